@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lotan.batch.model_batch import ModelBatch
     from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
+    from lotan.results.smoothing import CorrectAndSmooth, LabelPropagation
     from lotan.results.trained_model import TrainedModel, load
     from lotan.settings.config import TrainerConfig
     from lotan.settings.optimizers import (
@@ -55,9 +56,11 @@ __all__ = [
     "AdamW",
     "Adamax",
     "ConfigurationError",
+    "CorrectAndSmooth",
     "EngineError",
     "Graph",
     "GraphError",
+    "LabelPropagation",
     "LotanError",
     "Member",
     "MessengerError",
@@ -94,6 +97,7 @@ _PLACES = {
     "ModelBatch": "lotan.batch.model_batch",
     "persisted": "lotan.training.persisted_graph",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
+    **dict.fromkeys(("CorrectAndSmooth", "LabelPropagation"), "lotan.results.smoothing"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),
     "Tuned": "lotan.tuning.result",
     "tune": "lotan.tuning.tuner",

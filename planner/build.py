@@ -28,6 +28,7 @@ from planner.spec import (
     AGGREGATES,
     DISTRIBUTIONS,
     DROPOUT,
+    EDGE_SETS,
     PRODUCTS,
     STATIC_COLUMNS,
     TIMES_TOTAL,
@@ -128,10 +129,12 @@ def _random(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
 
 
 def _edges(argument: Argument, call: Call) -> EdgeSet:
-    if argument == "graph" or argument == "self_loops":
-        return argument  # type: ignore[return-value]  # mypy does not narrow a union member by comparison
+    for known in EDGE_SETS:
+        if argument == known:
+            return known
     raise PlanError(
-        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected 'graph' or 'self_loops'"
+        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected "
+        f"{', '.join(map(repr, EDGE_SETS))}"
     )
 
 

@@ -1,8 +1,8 @@
 """The columns of edges that a model may read besides the weight: attributes, types, and which edges are self-loops.
 
 A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. "edge_loop"
-is 1 for a self-loop and 0 for any other edge, in every graph. In the edge set "self_loops", the value of an added loop
-stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
+is 1 for a self-loop and 0 for any other edge, in every graph. In an edge set with added self-loops, the value of an added
+loop stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.spec import Call, EdgeSet, Ref, Spec
+from planner.spec import Call, EdgeSet, Ref, Spec, has_added_loops
 
 EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
 EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop")
@@ -35,6 +35,7 @@ class EdgeData:
 
     width: int | None = None  # the number of attributes of an edge; None: the edges have none
     typed: bool = False  # True if every edge has a type
+    flat: bool = False  # True if attributes are one number for each edge, [edges], which PyG's models get as they are
 
     @property
     def numbers(self) -> int:
@@ -58,7 +59,7 @@ def filled(name: str, edges: EdgeSet, fill: float | str) -> str:
     ('edge_attr[1.0]', 'edge_attr[mean]', 'edge_type')
     """
     value = fill if isinstance(fill, str) or name == "edge_type" else float(fill)
-    return name if edges == "graph" else f"{name}[{value}]"
+    return f"{name}[{value}]" if has_added_loops(edges) else name
 
 
 def fill_of(name: str) -> tuple[str, float | str | None]:
@@ -111,6 +112,7 @@ def number_of_types(spec: Spec) -> tuple[int, str] | None:
     shapes = {parameter.name: parameter.shape for parameter in spec.parameters}
     shapes |= {call.output: call.type.shape for call in spec.calls if call.type.rows == "none"}
     found = [] if spec.types is None else [spec.types]
+    found += [(bound.limit, bound.layer) for bound in spec.bounds if bound.column == "edge_type"]
     for call in spec.calls:
         if call.op == LOOKUP and isinstance(call.arguments[2], Ref) and call.arguments[2].name in types:
             table = call.arguments[0]

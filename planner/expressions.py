@@ -70,6 +70,19 @@ def renamed(expression: Expression, name: Callable[[Any], str]) -> Expression:
     return (expression[0], *(renamed(operand, name) for operand in inner), *expression[1 + len(inner) :])
 
 
+def ends_exchanged(expression: Expression) -> Expression:
+    """Return the expression in which a row at one end of the edge is that at the other end.
+
+    >>> ends_exchanged(("mul", ("source", "a"), ("edge", "s")))
+    ('mul', ('destination', 'a'), ('edge', 's'))
+    """
+    if expression[0] in ROWS:
+        exchanged = {"source": "destination", "destination": "source"}
+        return (exchanged.get(expression[0], expression[0]), expression[1])
+    inner = operands(expression)
+    return (expression[0], *(ends_exchanged(operand) for operand in inner), *expression[1 + len(inner) :])
+
+
 def adjoint(expression: Expression, gradient: Expression) -> dict[Expression, Expression]:
     """Return the gradient of every row that an expression reads, given the gradient of its result.
 

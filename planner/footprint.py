@@ -26,6 +26,7 @@ from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
 from planner.topology import topology
 from planner.traits import EngineTraits
+from planner.turning import reversed_sets
 
 SPARK_HEAP = 160 * MIB  # Spark's own heap, measured after a garbage collection
 PARTS_LOADED = 3  # copies of a partition's rows while it is built: as they came, in one piece, sorted
@@ -84,7 +85,8 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
-    return reading_bytes(statistics) + columns + kept + scratch
+    turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
+    return reading_bytes(statistics) + columns + kept + scratch + turned
 
 
 def local_columns(plan: Plan, statistics: Statistics) -> int:

@@ -18,6 +18,7 @@ from planner.statistics import Statistics
 from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
+from planner.turning import turned
 
 
 def begin(model: Model, statistics: Statistics, options: Options) -> Draft:
@@ -109,9 +110,9 @@ def assemble(draft: Draft) -> Draft:
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
     plan = Plan(
         stages=(*epoch.stages, *inference.stages),
-        train=epoch.steps,
-        evaluate=inference.steps,
-        predict=draft.predict,
+        train=turned(epoch.steps),
+        evaluate=turned(inference.steps),
+        predict=turned(draft.predict),
         static_columns=(*columns.values(), *labels),
         trainable=tuple(dict.fromkeys(trainable)),
         source_gradients="summed" if draft.options.rgb else "per_edge",
@@ -131,7 +132,7 @@ def complete(draft: Draft) -> Draft:
         plan,
         stages=(*draft.once.stages, *plan.stages),
         static_columns=tuple(own.values()),
-        prepare=draft.once.steps,
+        prepare=turned(draft.once.steps),
         hoisted=hoisted,
     )
     return replace(draft, plan=plan)

@@ -30,27 +30,58 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from math import log
+from typing import Any, Literal, NamedTuple, get_args
 
 Rows = Literal["vertex", "edge", "none"]
 """The things that the first dimension of a value counts. "none" is for values computed from parameters and constants
 alone."""
 
-EdgeSet = Literal["graph", "self_loops"]
+EdgeSet = Literal["graph", "self_loops", "reversed", "reversed_self_loops"]
 """The name of an edge set.
 
 "graph" has the edges as given. In "self_loops", exactly one self-loop per vertex replaces the graph's own self-loops.
 It has the weight of a self-loop that was there, else 1. Of several, it is the one of the greatest weight; among equal
 weights, of the greatest type; then of the greatest attributes, compared one after the other. PyG keeps the last one, but
-tables have no order.
+tables have no order. "reversed" and "reversed_self_loops" have the edges of these two with both ends exchanged.
 """
 
-Ability = Literal["edge_columns", "edge_data", "extremes", "sparse_rows"]
+EDGE_SETS: tuple[EdgeSet, ...] = get_args(EdgeSet)
+
+_REVERSED: Mapping[EdgeSet, EdgeSet] = {
+    "graph": "reversed",
+    "self_loops": "reversed_self_loops",
+    "reversed": "graph",
+    "reversed_self_loops": "self_loops",
+}
+
+
+def reversed_set(edges: EdgeSet) -> EdgeSet:
+    """Return the edge set that has the same edges with both ends exchanged.
+
+    >>> reversed_set("graph"), reversed_set("reversed_self_loops")
+    ('reversed', 'self_loops')
+    """
+    return _REVERSED[edges]
+
+
+def is_reversed(edges: EdgeSet) -> bool:
+    """Return True if an edge set has the graph's edges with both ends exchanged."""
+    return edges in ("reversed", "reversed_self_loops")
+
+
+def has_added_loops(edges: EdgeSet) -> bool:
+    """Return True if an edge set has exactly one self-loop at each vertex."""
+    return edges in ("self_loops", "reversed_self_loops")
+
+
+Ability = Literal["edge_columns", "edge_data", "extremes", "reversed_edges", "sparse_rows"]
 """An ability that some Graph Engines lack.
 
 "edge_columns": hold values of edges and compute with them. "edge_data": give the columns of `planner.edge_columns` to
 stages.
 "extremes": take a maximum or minimum over in-edges.
+"reversed_edges": collect along edges turned round, and normalise or compare values on them.
 "sparse_rows": give the features to stages as their non-zero numbers.
 """
 
@@ -214,6 +245,16 @@ class Tracked:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A column of the graph whose numbers a layer takes as 0, 1, ..., such as types, without their fractions."""
+
+    column: str  # "features", "edge_attr" or "edge_type"
+    place: int  # the position in a row
+    limit: int  # how many different numbers the layer takes
+    layer: str  # qualified name of the layer
+
+
+@dataclass(frozen=True)
 class Spec:
     """A model traced in one mode, training or evaluation. Its only input with rows is the static column "features"."""
 
@@ -224,6 +265,7 @@ class Spec:
     tracked: tuple[Tracked, ...] = ()  # running statistics that a training step changes, in the order of their layers
     # the fewest types of edges that a layer tells apart by comparing, and the layer's name; None: no layer says so
     types: tuple[int, str] | None = None
+    bounds: tuple[Bound, ...] = ()  # columns whose numbers layers take as types or classes
 
     @property
     def totals(self) -> tuple[Call, ...]:
@@ -284,6 +326,13 @@ class LossSpec:
     class_weights: tuple[float, ...] | None = None
     form: LossForm | None = None  # None: cross-entropy, binary cross-entropy or the squared error
     metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
+    # the probabilities above which labels count as predicted, or for two classes with one output class 1; None: 0.5
+    thresholds: tuple[float, ...] | None = None
+
+    @property
+    def cuts(self) -> tuple[float, ...] | None:
+        """The outputs that have the probabilities of `thresholds`, or None for 0."""
+        return None if self.thresholds is None else tuple(log(one / (1 - one)) for one in self.thresholds)
 
     @property
     def binary(self) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from planner.degrees import Degrees, within_hops
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
-from planner.spec import EdgeSet, Targets
+from planner.spec import EdgeSet, Targets, has_added_loops
 
 LEVELS = 17
 """The number of levels whose sizes are estimated. Deeper levels count as the last of them.
@@ -62,7 +62,7 @@ class Statistics:
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
         """Return the number of edges of an edge set, or an estimate of those that end within a level."""
-        loops = edges != "graph"
+        loops = has_added_loops(edges)
         if within is None or not self._levels:
             return self.edges - self.self_loops + self.vertices if loops else self.edges
         rows, found = self._levels[min(within, LEVELS - 1)]

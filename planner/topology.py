@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from planner.physical import Plan
-from planner.spec import EdgeSet
+from planner.spec import EdgeSet, has_added_loops
 from planner.statistics import Statistics
 from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.steps.edge_step import EdgeStep
@@ -59,7 +59,7 @@ def made_on_use(plan: Plan, statistics: Statistics, partitions: int) -> int:
     dropped = {step.edges for step in steps if isinstance(step, EdgeDropoutStep)}
     every: set[Scope] = {(edges, None) for edges in keyed | dropped}  # row keys are made in the order of all edges
     orders = every | {(step.edges, step.within) for step in steps if isinstance(step, EdgeStep)}
-    looped = {edges for edges, _ in orders | collected} & {"self_loops"}
+    looped = {edges for edges, _ in orders | collected if has_added_loops(edges)}
     sizes = _Sizes(statistics, partitions)
     return (
         sum(sizes.rows_of_edges(edges, None) for edges in looped)

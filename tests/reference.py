@@ -39,6 +39,9 @@ def run_spec(
     """
     edges = {"graph": _weighted(edge_index, weight, features.dtype)}
     edges["self_loops"] = _with_self_loops(*edges["graph"], len(features))
+    for name, turned in (("graph", "reversed"), ("self_loops", "reversed_self_loops")):
+        index, own = edges[name]
+        edges[turned] = index.flip(0), own
     values: dict[str, Any] = dict(parameters)
     for call in spec.calls:
         rows = len(features) if call.type.edges is None else edges[call.type.edges][0].shape[1]
@@ -78,7 +81,7 @@ def _edge_column(name: str, edges: str, edge_index: Tensor, columns: Mapping[str
     base, _, fill = name.partition("[")
     src, dst = edge_index
     column = columns[base] if base != "edge_loop" else (src == dst).float().view(-1, 1)
-    if edges == "graph":
+    if not edges.endswith("self_loops"):
         return column
     found = []
     for vertex in range(num_vertices):

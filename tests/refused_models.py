@@ -307,7 +307,7 @@ class WrongWidth(Model):
 
 class WrongWidthOfMatrix(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x) @ self.table  # here: RuntimeError
+        return self.lin(x) @ self.table  # here: multiplies rows of width 4
 
 
 class Constant(Model):

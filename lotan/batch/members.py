@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from lotan.errors import ConfigurationError
+from lotan.nn.unwrapping import unwrapped
 from lotan.settings.optimizers import Adam, Optimizer
 from lotan.settings.schedulers import SchedulerSetting
 from lotan.training.learner import Learner
@@ -31,6 +32,10 @@ class Member:
     # a scheduler of the learning rate, see lotan.settings.schedulers; each member has its own
     lr_scheduler: SchedulerSetting | None = None
     clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
+
+    def __post_init__(self) -> None:
+        """Take the model out of what torch wraps around it."""
+        object.__setattr__(self, "model", unwrapped(self.model))
 
 
 def folder_of(directory: str | Path, number: int) -> Path:

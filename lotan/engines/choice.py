@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,17 @@ from lotan.engines.rows import traits as rows
 from lotan.errors import ConfigurationError
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
+from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
+from planner.nodes import Aggregate, topological
 from planner.shares import DRIVER_BYTES
-from planner.spec import Spec
+from planner.spec import Spec, is_reversed
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
+from planner.turning import reversed_sets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +84,11 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
 
 
 def choose_engine(
-    config: TrainerConfig, graph: Graph, needs: Mapping[str, Footprint], seconds: Mapping[str, float]
+    config: TrainerConfig,
+    graph: Graph,
+    needs: Mapping[str, Footprint],
+    seconds: Mapping[str, float],
+    unable: Callable[[str], str | None] = lambda engine: None,
 ) -> EngineChoice:
     """Return the engine for a graph, which "auto" leaves to this function.
 
@@ -93,26 +100,27 @@ def choose_engine(
         graph: The graph to train on.
         needs: The estimated memory on each engine.
         seconds: The estimated seconds of an epoch on each engine.
+        unable: A function of an engine's name that returns the reason why it cannot run the model, or None.
     """
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
     limit = MemoryLimit.of(config).bytes
     if graph.origin == "spark":
-        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds)
+        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds, unable)
     here, free = needs["local"], free_memory()
     if limit is not None and here.least > limit:
         reason = f"the memory limit is {size(limit)}, and local needs about {size(here.least)}"
-        return _on_spark(reason, config, None, needs, seconds)
+        return _on_spark(reason, config, None, needs, seconds, unable)
     needed = here.peak - DRIVER_BYTES  # this process is running already
     # Free memory changes from one second to the next: printed, it would make two plans of one model look different.
     comparison = f"about {size(needed)} needed on top of this process"
     if needed > MEMORY_SHARE * free:
         reason = f"training does not fit in memory: {comparison}"
-        return replace(_on_spark(reason, config, None, needs, seconds), free_bytes=free)
+        return replace(_on_spark(reason, config, None, needs, seconds, unable), free_bytes=free)
     estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
     candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
     faster = RULE.name not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
-    if faster and _obstacle(config, None, needs) is None:
+    if faster and _obstacle(config, None, needs, unable) is None:
         return EngineChoice("blocks", f"on local, {estimates}", for_speed=True, free_bytes=free)
     reason = f"the graph is in memory and training fits there: {comparison}; {estimates}"
     return EngineChoice("local", reason, free_bytes=free)
@@ -124,18 +132,24 @@ def _on_spark(
     spark: SparkSession | None,
     needs: Mapping[str, Footprint],
     seconds: Mapping[str, float],
+    unable: Callable[[str], str | None],
 ) -> EngineChoice:
     """Choose blocks, or else rows with the reason against blocks. Without a session, one of our own is assumed."""
-    found = _obstacle(config, spark, needs)
+    found = _obstacle(config, spark, needs, unable)
     name = "blocks" if found is None else "rows"
     because = reason if found is None else f"{reason}; not blocks, because {found}"
     return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
 
 
-def _obstacle(config: TrainerConfig, spark: SparkSession | None, needs: Mapping[str, Footprint]) -> str | None:
+def _obstacle(
+    config: TrainerConfig,
+    spark: SparkSession | None,
+    needs: Mapping[str, Footprint],
+    unable: Callable[[str], str | None],
+) -> str | None:
     from lotan.engines.blocks.obstacles import obstacle
 
-    found, limit = obstacle(config, spark), MemoryLimit.of(config).bytes
+    found, limit = obstacle(config, spark) or unable("blocks"), MemoryLimit.of(config).bytes
     if found is None and limit is not None and needs["rows"].least <= limit < needs["blocks"].least:
         return f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
     return found
@@ -157,6 +171,31 @@ def check_edge_data(choice: EngineChoice, spec: Spec) -> None:
     raise ConfigurationError(
         f"engine {choice.name} brings no columns of edges to the stages, but the model reads {names}; use engine {able}{why}"
     )
+
+
+def lacks_reversed(engine: str, planned: Planned) -> str | None:
+    """Return the reason why an engine cannot run a plan that reads edges turned round, or None if it can."""
+    if "reversed_edges" in ENGINES[engine].abilities or not reversed_sets(planned.plan):
+        return None
+    nodes = topological(planned.logical)
+    layers = dict.fromkeys(node.layer for node in nodes if isinstance(node, Aggregate) and is_reversed(node.edges))
+    named = f"layer {', '.join(map(repr, filter(None, layers)))}" if any(layers) else "the model"
+    return (
+        "where edges begin it only sums rows of vertices, also scaled by arithmetic on both ends and the weight; "
+        f"{named} does more there, such as a softmax, a maximum or a learnt map, or leaves out self-loops"
+    )
+
+
+def check_reversed(choice: EngineChoice, planned: Planned) -> None:
+    """Check that an engine can run a plan that reads edges turned round.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    reason = lacks_reversed(choice.name, planned)
+    if reason is not None:
+        able = " or ".join(name for name, traits in ENGINES.items() if "reversed_edges" in traits.abilities)
+        raise ConfigurationError(f"engine {choice.name} cannot train this model: {reason}; use engine {able}")
 
 
 def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class EdgeColumns:
     weight: Weights | None  # [edges]
     edge_attr: Attributes | None = None  # [edges, width]
     edge_type: Types | None = None  # [edges]
+    flat: bool = False  # True if attributes were given as one number for each edge, [edges]
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class GraphArrays:
     edge_attr: Attributes | None = None  # [edges, width]
     edge_type: Types | None = None  # [edges]
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
+    flat: bool = False  # True if attributes were given as one number for each edge, [edges]
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
@@ -88,7 +90,8 @@ class GraphArrays:
     @property
     def edge_data(self) -> EdgeData:
         """The columns that edges have besides the weight."""
-        return EdgeData(None if self.edge_attr is None else self.edge_attr.shape[1], self.edge_type is not None)
+        width = None if self.edge_attr is None else self.edge_attr.shape[1]
+        return EdgeData(width, self.edge_type is not None, self.flat)
 
     def _profile(self) -> Profile:
         vertices = len(self.ids)
@@ -160,6 +163,7 @@ def assemble(
         edge_attr=attributes,
         edge_type=types,
         classes=settled.classes,
+        flat=edges.flat,
     )
 
 
@@ -169,7 +173,7 @@ def as_given(graph: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
     missing = label == -1 if label.ndim == 1 else np.isnan(label).all(axis=1)
     vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split)
     ends = graph.ids[graph.src], graph.ids[graph.dst]
-    return vertices, EdgeColumns(*ends, graph.weight, graph.edge_attr, graph.edge_type)
+    return vertices, EdgeColumns(*ends, graph.weight, graph.edge_attr, graph.edge_type, graph.flat)
 
 
 def edge_order(

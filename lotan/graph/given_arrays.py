@@ -59,7 +59,9 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     features, label = _float32(held["features"]), _label(held.get("label"), count)
     weight = _float32(held["weight"]) if "weight" in held else None
     vertices = VertexColumns(ids, features, label, split)
-    return vertices, EdgeColumns(src, dst, weight, attributes_of(held.get("edge_attr")), _types(held.get("edge_type")))
+    attributes, types = held.get("edge_attr"), _types(held.get("edge_type"))
+    flat = attributes is not None and attributes.ndim == 1
+    return vertices, EdgeColumns(src, dst, weight, attributes_of(attributes), types, flat)
 
 
 def _with_ends(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def data_of(arrays: GraphArrays) -> Any:
     if arrays.weight is not None:
         data.edge_weight = torch.from_numpy(arrays.weight.copy())
     if arrays.edge_attr is not None:
-        data.edge_attr = torch.from_numpy(arrays.edge_attr.copy())
+        attributes = torch.from_numpy(arrays.edge_attr.copy())
+        data.edge_attr = attributes[:, 0] if arrays.flat else attributes
     if arrays.edge_type is not None:
         data.edge_type = torch.from_numpy(arrays.edge_type.copy())
     data.y = torch.from_numpy(arrays.label.copy())

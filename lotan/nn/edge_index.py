@@ -16,7 +16,7 @@ from lotan.errors import ModelError
 from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
 from planner.edge_columns import LOOP, filled
-from planner.spec import AGGREGATES, EdgeSet
+from planner.spec import AGGREGATES, EdgeSet, has_added_loops, is_reversed, reversed_set
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,10 @@ class EdgeIndex:
 
     def edges(self, name: EdgeSet = "graph") -> Edges:
         """Return an edge set by its name, which is one of `planner.spec.EdgeSet`."""
-        if name not in self._edges:
+        if name not in self._edges and is_reversed(name):
+            given = self.edges(reversed_set(name))
+            self._edges[name] = replace(given, name=name, index=given.index.flip(0))  # edges keep their order
+        elif name not in self._edges:
             given = self._edges["graph"]
             loops = self._self_loops()
             self._edges[name] = Edges(name, loops.index, loops.weights(given.weight), self.num_vertices, {})
@@ -107,7 +110,7 @@ class EdgeIndex:
             values: the numbers [num_edges].
             edges: the edge set.
         """
-        if edges == "graph":
+        if not has_added_loops(edges):
             return values
         return self._self_loops().column(values.view(-1, 1), self._edges["graph"].index[1], 1.0).view(-1)
 
@@ -122,7 +125,7 @@ class EdgeIndex:
             name: "edge_attr", float [num_edges, width]; "edge_type", int64 [num_edges]; or "edge_loop", which is 1 for a
                 self-loop, else 0, [num_edges, 1].
             edges: the edge set (default: "graph").
-            fill: the value of the loops that "self_loops" adds: a number, or for attributes "mean", "add", "max" or
+            fill: the value of the loops that an edge set adds: a number, or for attributes "mean", "add", "max" or
                 "min" of those of the vertex's in-edges (default: 1).
 
         Raises:
@@ -138,7 +141,8 @@ class EdgeIndex:
         chosen, key = self.edges(edges), filled(name, edges, fill)
         column = chosen.columns.get(name)
         if column is None:
-            column = self._self_loops().column(given.columns[name], given.index[1], fill)
+            values = given.columns[name]
+            column = self._self_loops().column(values, given.index[1], fill) if has_added_loops(edges) else values
         return cast(Tensor, torch.ops.lotan.edge_column(column, key, edges))
 
     def _with_loops(self) -> Edges:

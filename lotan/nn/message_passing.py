@@ -12,7 +12,7 @@ from torch import Tensor
 from lotan.errors import ConfigurationError, ModelError
 from lotan.nn.edge_index import GIVE, EdgeIndex, Edges, Graph, aggregate, as_edge_index, edge_softmax
 from planner.edge_columns import REDUCTIONS
-from planner.spec import AGGREGATES, EdgeSet
+from planner.spec import AGGREGATES, EdgeSet, has_added_loops
 
 _MESSAGE_ARGUMENTS = ("x_j", "x_i", "edge_weight", "edge_attr", "edge_type")
 _UPDATE_ARGUMENTS = ("aggregated", "x")
@@ -87,7 +87,8 @@ class MessagePassing(torch.nn.Module):
             graph: the graph that `forward` was given.
             x: vertex rows [num_vertices, *shape].
             edges: "graph" for the graph's edges (default), or "self_loops" to replace all self-loops by one for each
-                vertex.
+                vertex. "reversed" and "reversed_self_loops" are these with both ends exchanged: `x_j` is then the row
+                where the edge ends, and messages are aggregated where it begins.
             fill_value: the attributes of the loops that "self_loops" adds, as PyG's argument of this name: a number, or
                 "mean", "add", "max" or "min" of those of the vertex's in-edges (default: 1).
             loop_type: the type of the loops that "self_loops" adds. It must be given if `message` names edge_type
@@ -162,7 +163,7 @@ class MessagePassing(torch.nn.Module):
         for name in ("edge_attr", "edge_type"):
             if name in self._message_arguments and not graph.has_edge_column(name):
                 raise ModelError(f"{layer}.message names {name}, but the graph's edges have none: {GIVE[name]}")
-        if edges == "graph":
+        if not has_added_loops(edges):
             return
         number = isinstance(fill_value, int | float) and not isinstance(fill_value, bool)
         if not number and fill_value not in REDUCTIONS:

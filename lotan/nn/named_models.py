@@ -19,6 +19,7 @@ import lotan.nn
 from lotan.arguments import nearest
 from lotan.errors import ConfigurationError, LotanError, ModelError
 from lotan.files import expanded
+from lotan.nn.unwrapping import unwrapped
 
 Factory = Callable[..., torch.nn.Module]
 
@@ -118,4 +119,4 @@ def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -
         raise ModelError(f"{said} failed with {given or 'no arguments'}: {type(error).__name__}: {error}") from error
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"{said} returned {type(model).__name__}; a torch.nn.Module was expected")
-    return model
+    return unwrapped(model)

@@ -24,6 +24,7 @@ _LIBRARY.define("vertex_input(Tensor column, str name) -> Tensor")
 _LIBRARY.define("total(Tensor x, str kind) -> Tensor")
 _LIBRARY.define("total_products(Tensor x, Tensor y) -> Tensor")
 _LIBRARY.define("times_total(Tensor x, Tensor total) -> Tensor")
+_LIBRARY.define("bounded(Tensor x, int limit) -> Tensor")
 _LIBRARY.define("track(Tensor rows, Tensor buffer) -> Tensor")
 
 _REDUCTIONS = {"max": "amax", "min": "amin"}
@@ -103,6 +104,10 @@ def _times_total(x: Tensor, total: Tensor) -> Tensor:
     return x @ total[0]  # all rows of the total are alike
 
 
+def _bounded(x: Tensor, limit: int) -> Tensor:
+    return x.clone()
+
+
 def _track(rows: Tensor, buffer: Tensor) -> Tensor:
     return rows.clone()
 
@@ -116,4 +121,5 @@ _LIBRARY.impl("vertex_input", _vertex_input, "CompositeImplicitAutograd")
 _LIBRARY.impl("total", _total, "CompositeImplicitAutograd")
 _LIBRARY.impl("total_products", _total_products, "CompositeImplicitAutograd")
 _LIBRARY.impl("times_total", _times_total, "CompositeImplicitAutograd")
+_LIBRARY.impl("bounded", _bounded, "CompositeImplicitAutograd")
 _LIBRARY.impl("track", _track, "CompositeImplicitAutograd")

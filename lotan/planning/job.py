@@ -16,8 +16,10 @@ from lotan.engines.choice import (
     ENGINES,
     EngineChoice,
     check_edge_data,
+    check_reversed,
     choose_engine,
     idle_settings,
+    lacks_reversed,
     limit_notes,
     slow_choice,
 )
@@ -106,7 +108,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
-    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types)
+    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
     check_statistics(train, report.vertices)
     loss = loss_of(graph, task, outputs, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
@@ -163,8 +165,9 @@ def plan_for(
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
-    engine = choose_engine(config, graph, needs, seconds)
+    engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_reversed(name, plans[name]))
     check_edge_data(engine, train)
+    check_reversed(engine, plans[engine.name])
     if limit.bytes is not None:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
@@ -321,6 +324,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["lr_scheduler"] = words_of(config.lr_scheduler)
     if config.clip_grad_norm is not None:
         settings["clip_grad_norm"] = repr(config.clip_grad_norm)
+    if job.loss.thresholds is not None:
+        settings["threshold"] = repr(job.loss.thresholds)
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:

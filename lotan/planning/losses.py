@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+
+import numpy as np
 
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
@@ -36,7 +40,26 @@ def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig) -> Lo
             f"class_weights weigh labels, but the loss {loss_words(config.loss or '')} has one number for each vertex; "
             "return one for each label, or leave class_weights out"
         )
-    return loss
+    return loss if config.threshold is None else replace(loss, thresholds=_thresholds(config.threshold, loss))
+
+
+def _thresholds(given: float | Sequence[float], loss: LossSpec) -> tuple[float, ...]:
+    """Return a threshold for each output.
+
+    Raises:
+        ConfigurationError: If the task takes none, or their number is not that of the outputs.
+    """
+    if loss.task != "multilabel" and not loss.binary:
+        raise ConfigurationError(
+            f"threshold is for several labels, or for two classes with one output; the task is {loss.task} with {loss.outputs} "
+            "outputs: leave threshold out"
+        )
+    numbers = tuple(map(float, [given] if isinstance(given, int | float | np.number) else given))
+    if len(numbers) not in (1, loss.outputs):
+        raise ConfigurationError(
+            f"threshold has {len(numbers)} numbers, but there are {loss.outputs} labels; give one for each, or one for all"
+        )
+    return numbers * (loss.outputs // len(numbers))
 
 
 def form_of(given: LossSetting, task: Task, outputs: int) -> LossForm | None:

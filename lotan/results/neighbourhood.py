@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.arguments import described
-from lotan.errors import GraphError
+from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph
-from planner.spec import Spec
+from planner.spec import Spec, is_reversed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,16 @@ class Neighbourhood(NamedTuple):
 
 
 def hops_of(spec: Spec) -> int:
-    """Return the number of edges from the farthest vertex whose features an output depends on."""
+    """Return the number of edges from the farthest vertex whose features an output depends on.
+
+    Raises:
+        ModelError: The model sums over edges turned round.
+    """
+    if any(call.type.edges is not None and is_reversed(call.type.edges) for call in spec.calls):
+        raise ModelError(
+            "the model sums over edges turned round, so a vertex depends on what its out-edges lead to as well; explanations "
+            "follow in-edges alone"
+        )
     depth = dict.fromkeys((parameter.name for parameter in spec.parameters), 0)
     for call in spec.calls:
         along_edges = call.op == "lotan.scatter" and call.arguments[1] == "source"

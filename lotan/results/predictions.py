@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,11 @@ PREDICTION = {"classification": "bigint", "multilabel": "array<int>", "regressio
 
 
 def predictions(
-    frame: pd.DataFrame | DataFrame, task: Task, id_type: str, classes: tuple[str, ...] = ()
+    frame: pd.DataFrame | DataFrame,
+    task: Task,
+    id_type: str,
+    classes: tuple[str, ...] = (),
+    cuts: Sequence[float] | None = None,
 ) -> pd.DataFrame | DataFrame:
     """Return the predictions for a model's output.
 
@@ -34,13 +38,14 @@ def predictions(
         task: The task that the model was trained for.
         id_type: Spark's name for the type of the graph's ids, which may be narrower than the engine's.
         classes: The texts that stand for classes 0, 1, ...; empty if labels were numbers.
+        cuts: The outputs above which labels count as predicted, as in `LossSpec.cuts`.
     """
     if is_pandas(frame):
-        return from_logits(frame["id"], np.stack(frame["values"]), task, classes)
+        return from_logits(frame["id"], np.stack(frame["values"]), task, classes, cuts)
     schema = f"id {id_type}, prediction {'string' if classes else PREDICTION[task]}"
     schema += "" if task == "regression" else ", probability array<float>"
     ids = frame["id"].cast(id_type).alias("id")
-    return frame.select(ids, "values").mapInPandas(_by_batch(task, classes), schema)
+    return frame.select(ids, "values").mapInPandas(_by_batch(task, classes, cuts), schema)
 
 
 def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.DataFrame | DataFrame:
@@ -67,18 +72,22 @@ def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
         frame.write.mode("overwrite").parquet(str(path))
 
 
-def _by_batch(task: Task, classes: tuple[str, ...]) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+def _by_batch(
+    task: Task, classes: tuple[str, ...], cuts: Sequence[float] | None
+) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
     """Return the function that Spark's Python processes run on batches of rows."""
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
             if len(batch):
-                yield from_logits(batch["id"], np.stack(batch["values"]), task, classes)
+                yield from_logits(batch["id"], np.stack(batch["values"]), task, classes, cuts)
 
     return run
 
 
-def from_logits(ids: object, logits: Rows, task: Task, classes: tuple[str, ...] = ()) -> pd.DataFrame:
+def from_logits(
+    ids: object, logits: Rows, task: Task, classes: tuple[str, ...] = (), cuts: Sequence[float] | None = None
+) -> pd.DataFrame:
     """Return the predictions for a block of vertices.
 
     Args:
@@ -86,16 +95,19 @@ def from_logits(ids: object, logits: Rows, task: Task, classes: tuple[str, ...] 
         logits: The model's output, `[rows, outputs]`. One output of a classification is the logit of class 1.
         task: The task that the model was trained for.
         classes: The texts that stand for classes 0, 1, ...; empty if labels were numbers.
+        cuts: The outputs above which labels count as predicted, as in `LossSpec.cuts`.
     """
-    if task == "classification" and logits.shape[1] == 1:
+    above = logits > np.asarray(0.0 if cuts is None else cuts, dtype=np.float32)
+    single = task == "classification" and logits.shape[1] == 1
+    if single:
         logits = np.concatenate([np.zeros_like(logits), logits], axis=1)  # the same model with two outputs
     match task:
         case "classification":
-            found = logits.argmax(1)
+            found = above[:, 0].astype(np.int64) if single else logits.argmax(1)
             named = [classes[number] if number < len(classes) else None for number in found] if classes else found
             columns = {"prediction": named, "probability": list(_softmax(logits))}
         case "multilabel":
-            columns = {"prediction": list((logits > 0).astype(np.int32)), "probability": list(_sigmoid(logits))}
+            columns = {"prediction": list(above.astype(np.int32)), "probability": list(_sigmoid(logits))}
         case "regression":
             columns = {"prediction": list(logits)}
     import pandas as pd  # here, for training needs none

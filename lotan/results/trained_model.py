@@ -84,7 +84,7 @@ class TrainedModel:
 
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
         return self.with_outputs(
-            graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids, self.classes))
+            graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids, self.classes, self.loss.cuts))
         )
 
     @spark_translated()
@@ -119,7 +119,7 @@ class TrainedModel:
     def _check(self, graph: Graph) -> None:
         """Check that the model can read a graph."""
         reads, types = edge_demands(self.spec)
-        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
+        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, self.spec.bounds)
 
     def _differences(self, graph: Graph) -> list[str]:
         """Return in which respects the edges of a graph differ from those of training, as warnings."""

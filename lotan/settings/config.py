@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -54,6 +54,8 @@ class TrainerConfig:
     # weights of classes or labels in the loss: one for each in order, a mapping from classes to weights, or "balanced"
     class_weights: Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"] | None = None
     metrics: Sequence[str] = ()  # further metrics: "roc_auc", "average_precision", "f1" (of each class)
+    # the probability above which a label counts as predicted, or one for each label; also for two classes with one output
+    threshold: float | Sequence[float] | None = None  # None: 0.5
     eval_every: int = 1  # epochs between evaluations; 0: evaluate after the last epoch only
     monitor: str | None = None  # the validation metric that picks the best epoch; None: the task's main metric
     patience: int | None = None  # evaluations without improvement after which training stops; None: never
@@ -182,6 +184,8 @@ def _check_numbers(config: TrainerConfig) -> None:
         named_loss(config.loss)
     if config.class_weights is not None:
         _check_weights(config.class_weights)
+    if config.threshold is not None:
+        _check_threshold(config.threshold)
     check_metrics(config.metrics)
 
 
@@ -235,6 +239,18 @@ def _one_of(name: str, value: object, choices: Sequence[str]) -> None:
 def _at_least(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigurationError(f"{name} is {value!r}; expected an integer of at least {least}")
+
+
+def _check_threshold(given: Any) -> None:
+    """Refuse thresholds that are no probabilities between 0 and 1."""
+    try:
+        numbers = [float(one) for one in ([given] if isinstance(given, Real) else given)]
+    except (TypeError, ValueError):
+        numbers = []
+    if isinstance(given, bool | str | Set | Mapping) or not numbers or not all(0 < one < 1 for one in numbers):
+        raise ConfigurationError(
+            f"threshold is {described(given)}; expected a number above 0 and below 1, or a list of one for each label"
+        )
 
 
 def _check_weights(given: Any) -> None:

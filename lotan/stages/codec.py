@@ -18,6 +18,7 @@ from lotan.stages.validate import validate_stage
 from planner.physical import Counts, Overflow, Part, SourceGradients, Stage, StageInput, StageOutput
 from planner.spec import (
     Argument,
+    Bound,
     Call,
     EdgeSet,
     LossForm,
@@ -112,6 +113,7 @@ def encode_loss(loss: LossSpec) -> Plain:
         "class_weights": None if loss.class_weights is None else list(loss.class_weights),
         "form": None if loss.form is None else _encode_form(loss.form),
         "metrics": list(loss.metrics),
+        "thresholds": None if loss.thresholds is None else list(loss.thresholds),
     }
 
 
@@ -130,6 +132,7 @@ def encode_spec(spec: Spec) -> Plain:
         "parameters": [_encode_parameter(parameter) for parameter in spec.parameters],
         "calls": [_encode_call(call) for call in spec.calls],
         "output": spec.output,
+        "bounds": [[one.column, one.place, one.limit, one.layer] for one in spec.bounds],
     }
 
 
@@ -208,7 +211,16 @@ def decode_spec(data: Any) -> Spec:
         parameters=read.items("parameters", _decode_parameter),
         calls=read.items("calls", _decode_call),
         output=read.text("output"),
+        bounds=read.items("bounds", _decode_bound) if read.has("bounds") else (),
     )
+
+
+def _decode_bound(data: Any) -> Bound:
+    if not isinstance(data, list | tuple) or len(data) != 4:
+        raise StageError(f"model: a bound is {data!r}, expected a column, a position, a limit and a layer")
+    column, place, limit, layer = data
+    one_of(column, ("features", "edge_attr", "edge_type"), "model: the column of a bound")
+    return Bound(str(column), size_of(place, "bound"), size_of(limit, "bound"), str(layer))
 
 
 def _edge_set(value: Any) -> Any:
@@ -252,10 +264,13 @@ def decode_loss(data: Any) -> LossSpec:
         outputs=size_of(read.field("outputs"), "loss"),
         normalizer=float(read.of("normalizer", float, int)),
         class_weights=read.optional("class_weights", _decode_weights),
-        # models that an earlier version has saved lack these two
+        # models that an earlier version has saved lack these
         form=read.optional("form", _decode_form) if read.has("form") else None,
         metrics=read.items("metrics", _decode_metric) if read.has("metrics") else (),
+        thresholds=read.optional("thresholds", _decode_weights) if read.has("thresholds") else None,
     )
+    if not all(0 < one < 1 for one in loss.thresholds or ()):
+        raise StageError(f"loss: thresholds are {loss.thresholds}, expected numbers above 0 and below 1")
     validate_loss(loss)
     return loss
 

@@ -108,6 +108,11 @@ def _label_weight(loss: LossSpec) -> Tensor:
     return torch.tensor(loss.class_weights or [1.0] * loss.outputs, dtype=torch.float32)
 
 
+def _cuts(loss: LossSpec) -> Tensor:
+    """Return the outputs above which labels count as predicted, float32 [1] or [outputs]."""
+    return torch.tensor(loss.cuts or [0.0], dtype=torch.float32)
+
+
 def _sums(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
     """Return the sums over labelled rows, without the counts of scores."""
     match loss.task:
@@ -127,7 +132,7 @@ def _classification(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
         terms = functional.binary_cross_entropy_with_logits(logits[:, 0], target, weight, reduction="none")
     else:
         terms = functional.cross_entropy(logits, label, reduction="none") * weight
-    guess = (logits[:, 0] > 0).long() if loss.binary else logits.argmax(1)
+    guess = (logits[:, 0] > _cuts(loss)).long() if loss.binary else logits.argmax(1)
     hits = guess[guess == label]
     weights = weight.double().sum() * loss.terms
     shared: list[Tensor | int] = [terms.double().sum(), weights, label.numel(), hits.numel()]
@@ -144,7 +149,7 @@ def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
         entries = functional.binary_cross_entropy_with_logits(logits, label.nan_to_num(), weight, reduction="none")
         terms = torch.where(known, entries, 0.0)
     count = known.sum() if loss.terms == loss.outputs else known.all(1).sum() * loss.terms
-    guess, actual = (logits > 0) & known, label > 0.5
+    guess, actual = (logits > _cuts(loss)) & known, label > 0.5
     hits = guess & actual
     exact = (guess == actual).all(1)
     shared = [float(x) for x in (terms.double().sum(), count, label.shape[0], exact.sum())]

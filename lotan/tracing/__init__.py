@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lotan.errors import ModelError
+from lotan.nn.unwrapping import uncompiled
 from lotan.tracing.check import FEW, SAMPLE_EDGES, SAMPLE_VERTICES, check_on_few, check_trace
 from lotan.tracing.form import form_of
 from lotan.tracing.graph_columns import GraphColumns
@@ -104,7 +105,7 @@ def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: t
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
-    with TRACING, _mode(model, training), nullcontext() if importer is None else without_caches(model):
+    with TRACING, uncompiled(), _mode(model, training), nullcontext() if importer is None else without_caches(model):
         recording = record(model, parameters, columns, importer)
         spec = Transcript(columns.width, specs, recording).spec()
         check_trace(model, parameters, spec, columns.data, importer)

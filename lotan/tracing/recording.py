@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -24,8 +25,15 @@ from planner.edge_columns import LOOP, EdgeData
 from planner.spec import EdgeSet, Rows, Tracked
 
 # The row counts of the fake graph. They are different primes, so that no width divides them; otherwise they mean nothing.
-_VERTICES, _EDGES, _EDGES_WITH_LOOPS = 10007, 20011, 30011
-_OTHER_COUNTS = ((3, 5, 7), (1000003, 500009, 2000003))  # these counts must lead to the same trace
+_VERTICES = 10007
+_EDGES: Mapping[EdgeSet, int] = {
+    "graph": 20011,
+    "self_loops": 30011,
+    "reversed": 40009,
+    "reversed_self_loops": 50021,
+}
+# these counts must lead to the same trace
+_OTHER_COUNTS = ((3, 5, 7, 11, 13), (1000003, 500009, 2000003, 700001, 2500009))
 _COLUMNS = ("in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 
 
@@ -88,7 +96,7 @@ def record(
     Raises:
         ModelError: the model's forward fails, branches on values, or depends on the number of rows.
     """
-    scope = Scope(model)
+    scope = Scope(model, columns.width)
     environment = _Environment(scope)
     fakes = _Fakes(environment, parameters, columns)
 
@@ -186,21 +194,19 @@ class _Fakes:
         self._mode = FakeTensorMode(shape_env=environment)
         fixed = [self._mode.from_tensor(value, static_shapes=True) for value in parameters.values()]
         features = self._fake(torch.empty(_VERTICES, given.width), 0)
-        of_sets = [self._edges(count, given.data) for count in (_EDGES, _EDGES_WITH_LOOPS)]
+        of_sets = [self._edges(count, given.data) for count in _EDGES.values()]
         columns = [self._fake(torch.empty(_VERTICES), 0) for _ in _COLUMNS]
         self._names = [*["edge_attr"] * (given.data.width is not None), *["edge_type"] * given.data.typed, LOOP]
-        self.inputs: list[Tensor] = [*fixed, features, *of_sets[0], *of_sets[1], *columns]
-        self.symbols = Symbols(
-            features.shape[0], {"graph": of_sets[0][1].shape[0], "self_loops": of_sets[1][1].shape[0]}
-        )
+        self.inputs: list[Tensor] = [*fixed, features, *chain.from_iterable(of_sets), *columns]
+        counts = {name: weight.shape[0] for name, (_, weight, *_) in zip(_EDGES, of_sets, strict=True)}
+        self.symbols = Symbols(features.shape[0], counts)
 
     def graph(self, values: list[Tensor]) -> EdgeIndex:
         """Return the graph that layers see, made of the inputs after the features."""
         columns = values[-len(_COLUMNS) :]
         count, of_set = columns[0].shape[0], 2 + len(self._names)
-        names: tuple[EdgeSet, ...] = ("graph", "self_loops")
         sets: dict[EdgeSet, Edges] = {}
-        for number, name in enumerate(names):
+        for number, name in enumerate(_EDGES):
             index, weight, *data = values[number * of_set : (number + 1) * of_set]
             sets[name] = Edges(name, index, weight, count, dict(zip(self._names, data, strict=True)))
         return EdgeIndex.of(sets, dict(zip(_COLUMNS, columns, strict=True)), count)

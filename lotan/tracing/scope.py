@@ -20,12 +20,16 @@ from lotan.tracing.norms import Norms
 from lotan.tracing.pyg.layers import why_refused
 from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, described, located, user_line
 
+_PRODUCT = re.compile(r"(?:multiplied \(\w+x|reduction dim, but got \[\w+, )(\d+)(?: and |\] X \[)(\d+)")
+"""The words of torch for a product of matrices whose widths differ."""
+
 
 class Scope:
     """Follows a model while it is traced, and refuses modules that are known to be untraceable before they run."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, width: int | None = None) -> None:
         self._model = model
+        self._width = width  # the width of the graph's features
         self._names = {id(module): name for name, module in model.named_modules()}
         self._kinds = {name: described(module) for name, module in model.named_modules()}
         self._open: list[str] = []
@@ -81,6 +85,12 @@ class Scope:
             reason = DEPENDS_ON_VALUES
         elif "convert all Tensors to FakeTensors" in text:
             reason = FOREIGN_TENSOR
+        elif (widths := _PRODUCT.search(text)) is not None:
+            given, wanted = widths.groups()
+            reason = (
+                f"multiplies rows of width {given} by a parameter for rows of width {wanted} (the graph's features have width "
+                f"{self._width}); make the layer for that width, or name other feature columns"
+            )
         elif re.search(r"\(s\d+\)", text):  # two sizes that differ, one of them a number of rows
             reason = f"{MIXED_ROWS} ({text.rstrip(')')})"
         elif isinstance(error, TypeError) and ".forward() " in text:
@@ -115,14 +125,18 @@ class Scope:
     def _check_width(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         linear = isinstance(module, torch.nn.Linear)
         expected = getattr(module, "in_features" if linear else "in_channels", None)
-        known = type(module).__module__.startswith(("lotan.nn", "torch_geometric.nn.dense.linear"))
+        known = type(module).__module__.startswith(("lotan.nn", "torch_geometric.nn"))
         if not (known or linear) or not arguments or not isinstance(arguments[0], Tensor) or not arguments[0].dim():
             return
         given = arguments[0].shape[-1]
-        if isinstance(expected, int) and isinstance(given, int) and given != expected:
+        if getattr(module, "first_aggr", True) is False:  # a SignedConv behind another takes rows of twice the width
+            return
+        if isinstance(expected, int) and expected > 0 and isinstance(given, int) and given != expected:
             name = "in_features" if linear else "in_channels"
+            features = ", as the graph's features" if given == self._width else ""
             raise self.error(
-                f"{type(module).__name__} got rows of width {given}, but its {name} is {expected}; make it {name}={given}"
+                f"{type(module).__name__} got rows of width {given}{features}, but its {name} is {expected}; "
+                f"make it {name}={given}"
             )
 
 

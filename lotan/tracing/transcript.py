@@ -15,6 +15,7 @@ from torch.fx import Node
 
 from lotan.errors import ModelError
 from lotan.stages.row_wise import ALLOWED, DTYPES, POINTWISE, short_name, why_not_row_wise
+from lotan.tracing.columns_of_numbers import numbers_of
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
@@ -47,6 +48,7 @@ from planner.spec import (
     TOTAL,
     TOTAL_PRODUCTS,
     Argument,
+    Bound,
     Call,
     ParameterSpec,
     Ref,
@@ -112,6 +114,7 @@ class Transcript:
         # Reductions over all vertices, and what is computed from them alone, by name. They have a row for each vertex,
         # all rows are alike, and a row has the shape that the whole value has in the recording.
         self._statistics: set[str] = set()
+        self._bounds: list[Bound] = []
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
 
@@ -226,11 +229,32 @@ class Transcript:
                 kept = (x, kind)
             case "lotan.track":
                 kept = arguments
+            case "lotan.bounded":
+                return self._bound(node, *arguments)
             case "lotan.edge_column":
                 kept = arguments[1:]
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
                 kept = (arguments[1],)
-        self._write(node, Form(op, kept))
+        return self._write(node, Form(op, kept))
+
+    def _bound(self, node: Node, numbers: Any, limit: Any) -> None:
+        """Note that integers have to be below a limit, and let the integers themselves stand for the node."""
+        value = self._argument(node, numbers)
+        assert isinstance(value, Ref)
+        found = numbers_of(value.name, self._calls)
+        if found is None:
+            raise refusal(
+                node,
+                f"takes integers from 0 to {limit - 1}, but those that it is given are computed, so that they cannot be "
+                "checked before training; take a column of x, edge_attr or edge_type, or clamp them",
+            )
+        if isinstance(found, int) and found > limit:
+            raise refusal(
+                node, f"takes integers from 0 to {limit - 1}, but those that it is given go up to {found - 1}"
+            )
+        if not isinstance(found, int):
+            self._bounds.append(Bound(*found, limit, layer_of(node)))
+        self._values[node] = value
 
     def _item(self, node: Node) -> None:
         """Translate one result of an operator that has several into calls that have one."""
@@ -292,7 +316,8 @@ class Transcript:
                 raise ModelError(
                     f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
                 )
-        return Spec(self._width, parameters, calls, output.name, tracked, self._types_told_apart)
+        bounds = tuple(dict.fromkeys(self._bounds))
+        return Spec(self._width, parameters, calls, output.name, tracked, self._types_told_apart, bounds)
 
     # Arguments
 

@@ -24,6 +24,7 @@ from lotan.exploring.alternatives import alternative_data, alternative_lines, al
 from lotan.exploring.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze
 from lotan.graph import Graph
 from lotan.memory.watch import MemoryWatch
+from lotan.nn.unwrapping import unwrapped
 from lotan.planning.job import Job, prepare
 from lotan.results.run import Run
 from lotan.settings.config import given_config
@@ -64,12 +65,13 @@ class Trainer:
 
     Raises:
         ConfigurationError: If an option is unknown or unusable, `model` is not a model, or `graph` is not a graph.
+        ModelError: If `model` was made by torch.jit. A model of torch.compile is trained without it.
     """
 
     def __init__(self, model: torch.nn.Module, graph: Graph, **options: Any) -> None:
         require_kind("Trainer", "model", model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)")
         require_kind("Trainer", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
-        self.model = model
+        self.model = unwrapped(model)
         self.graph = graph
         self.config = given_config(options)  # as given
         self._settled = self.config.settled()  # the settings that take effect

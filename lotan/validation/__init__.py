@@ -6,7 +6,7 @@ from lotan.graph import Graph
 from lotan.validation.arrays import check_arrays
 from lotan.validation.demands import Demands, GraphReport
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
-from planner.spec import Task
+from planner.spec import Bound, Task
 
 __all__ = ["Demands", "GraphReport", "check_graph"]
 
@@ -19,6 +19,7 @@ def check_graph(
     normalised_weights: bool = False,
     reads: EdgeData = NO_EDGE_DATA,
     types: tuple[int, str] | None = None,
+    bounds: tuple[Bound, ...] = (),
 ) -> GraphReport:
     """Check a graph, and that it fits a model and a task.
 
@@ -35,6 +36,7 @@ def check_graph(
         reads: the columns of edges that the model reads (default: none).
         types: how many types of edges the model distinguishes, and the name of the layer that does; None: it takes any
             type (default: None).
+        bounds: the columns whose numbers layers take as types or classes (default: none).
 
     Returns:
         Counts of the graph, and warnings.
@@ -47,7 +49,7 @@ def check_graph(
         >>> check_graph(Graph.read("digits"), task="classification", outputs=10, in_channels=64).vertices
         1797
     """
-    demands = Demands(task, outputs, in_channels, normalised_weights, reads, types)
+    demands = Demands(task, outputs, in_channels, normalised_weights, reads, types, bounds)
     if graph.origin != "spark":
         return check_arrays(graph.arrays(), demands)
     from lotan.validation.frames import check_frames  # imported here because it needs Spark

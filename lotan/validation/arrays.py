@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.faults import example_row, shown
 from lotan.validation import complaints
 from lotan.validation.demands import Demands, GraphReport
-from planner.spec import SPLITS
+from planner.spec import SPLITS, Bound
 
 Rows = npt.NDArray[np.bool_]
 
@@ -17,6 +18,7 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
     """Check a graph in memory, as `lotan.validation.check_graph` describes it."""
     complaints.check_width(graph.features.shape[1], demands)
     _check_features(graph)
+    _check_numbers(graph, demands)
     if demands.task is not None:
         complaints.check_label_kind(graph.label.ndim == 1, demands)
         _check_splits(graph)
@@ -24,6 +26,7 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
     _check_weights(graph, demands)
     complaints.check_edge_data(graph.edge_data, demands)
     _check_attributes(graph)
+    _check_numbers_of_edges(graph, demands)
     _check_types(graph, demands)
     return _report(graph)
 
@@ -33,6 +36,32 @@ def _check_features(graph: GraphArrays) -> None:
     if bad.any():
         row = _first(bad)
         raise complaints.not_finite(_count(bad), graph.ids[row], graph.features[row].tolist())
+
+
+def _check_numbers(graph: GraphArrays, demands: Demands) -> None:
+    """Check the features that layers take as types."""
+    for bound in demands.bounds:
+        if bound.column == "features" and (bad := _outside(graph.features, bound)).any():
+            row = _first(bad)
+            example = example_row(graph.ids[row], graph.features[row, bound.place].item())
+            raise complaints.numbers_out_of_range(bound, _count(bad), example)
+
+
+def _check_numbers_of_edges(graph: GraphArrays, demands: Demands) -> None:
+    """Check the attributes of edges that layers take as types."""
+    for bound in demands.bounds:
+        if bound.column == "edge_attr" and graph.edge_attr is not None:
+            bad = _outside(graph.edge_attr, bound)
+            if bad.any():
+                src, dst = _ends(graph, edge := _first(bad))
+                example = f"{shown(src)} -> {shown(dst)}: {graph.edge_attr[edge, bound.place]}"
+                raise complaints.numbers_out_of_range(bound, _count(bad), example)
+
+
+def _outside(rows: npt.NDArray[np.float32], bound: Bound) -> Rows:
+    """Return True for each row whose number is not taken. Fractions do not count, so 0.5 and -0.5 count as 0."""
+    numbers = rows[:, bound.place]
+    return np.asarray((numbers <= -1) | (numbers >= bound.limit))
 
 
 def _check_splits(graph: GraphArrays) -> None:

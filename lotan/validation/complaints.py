@@ -9,7 +9,7 @@ from lotan.errors import GraphError
 from lotan.graph.faults import example_row, fault, plain, shown
 from lotan.validation.demands import Demands
 from planner.edge_columns import EdgeData
-from planner.spec import SPLITS
+from planner.spec import SPLITS, Bound
 
 MOST_TYPES = 2**24  # a float32, in which blocks keep types, has every integer below this
 
@@ -153,6 +153,17 @@ def attributes_not_finite(count: int, src: object, dst: object, attributes: Sequ
     example = f"{shown(src)} -> {shown(dst)}: {value} at position {at}"
     mend = "Replace them by numbers, or drop the edges."
     return fault("edges", "edge_attr", "rows that hold NaN or an infinite number", mend, count, example)
+
+
+def numbers_out_of_range(bound: Bound, count: int, example: str) -> GraphError:
+    """Build the error for numbers of a column that a layer takes as types, and of which it has fewer."""
+    table = "vertices" if bound.column == "features" else "edges"
+    place = f"layer {bound.layer!r}" if bound.layer else "the model"
+    problem = (
+        f"numbers at position {bound.place} that are not among the {bound.limit} of {place}, 0 to {bound.limit - 1}"
+    )
+    mend = "Number them from 0, or make the layer for more types."
+    return fault(table, bound.column, problem, mend, count, example)
 
 
 def type_limit(demands: Demands) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
-from planner.spec import Task
+from planner.spec import Bound, Task
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Demands:
     normalised_weights: bool
     reads: EdgeData = NO_EDGE_DATA  # the columns of edges that the model reads
     types: tuple[int, str] | None = None  # how many types of edges a layer distinguishes, and the layer; None: any
+    bounds: tuple[Bound, ...] = ()  # columns of features and attributes whose numbers layers take as types
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lotan.graph.faults import EXAMPLES
 from lotan.graph.frames import is_class, standard_edges, standard_vertices
 from lotan.validation import complaints
 from lotan.validation.demands import Demands, GraphReport
-from planner.spec import SPLITS
+from planner.spec import SPLITS, Bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,7 @@ def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
     """Check every vertex, in one job. A fault that may cause others is raised before these."""
     presence, contents = _presence_faults(), _content_faults()
     labels = _label_faults(vertices, demands) if demands.task is not None else []
+    labels = [*_number_faults("features", demands, lambda row: repr(row.id)), *labels]
     kinds = [*presence, *contents, *labels]
     sizes, counts = _count_all(vertices, kinds)
     if sizes.rows == 0:
@@ -169,6 +170,20 @@ def _any(array: Column, test: Callable[[Column], Column]) -> Column:
     return F.coalesce(F.exists(array, test), F.lit(False))
 
 
+def _number_faults(column: str, demands: Demands, name: Callable[[Row], str]) -> list[Fault]:
+    """Return the faults of numbers that layers take as types. `name` gives the words for a row."""
+    return [_number_fault(column, bound, name) for bound in demands.bounds if bound.column == column]
+
+
+def _number_fault(column: str, bound: Bound, name: Callable[[Row], str]) -> Fault:
+    def error(count: int, row: Row, *_: Row) -> GraphError:
+        return complaints.numbers_out_of_range(bound, count, f"{name(row)}: {row[column][bound.place]}")
+
+    number = F.col(column)[bound.place]
+    outside = F.coalesce((number <= -1) | (number >= bound.limit), F.lit(False))
+    return Fault(outside, error)
+
+
 def _infinite(value: Column) -> Column:
     return F.isnan(value) | (F.abs(value) == float("inf"))
 
@@ -183,7 +198,7 @@ def _check_doubled(vertices: DataFrame) -> None:
 
 def _check_edges(edges: DataFrame, demands: Demands) -> tuple[int, int]:
     """Check every edge, in one job. Return the number of edges and the number of self-loops."""
-    kinds = [*_edge_faults(demands), *_attribute_faults(edges), *_type_faults(edges, demands)]
+    kinds = [*_edge_faults(demands), *_attribute_faults(edges, demands), *_type_faults(edges, demands)]
     loops = F.count_if(F.coalesce(F.col("src") == F.col("dst"), F.lit(False)))
     count, self_loops, *bad = edges.agg(F.count("*"), loops, *(F.count_if(kind.bad) for kind in kinds)).collect()[0]
     _raise_first(edges, kinds, dict(zip(kinds, bad, strict=True)), "src")
@@ -215,13 +230,14 @@ def _edge_faults(demands: Demands) -> list[Fault]:
     return kinds
 
 
-def _attribute_faults(edges: DataFrame) -> list[Fault]:
+def _attribute_faults(edges: DataFrame, demands: Demands) -> list[Fault]:
     """Return the faults of attributes. All rows must be as wide as the widest."""
     if "edge_attr" not in edges.columns:
         return []
     attributes = F.col("edge_attr")
     widest = edges.agg(F.max(F.size(attributes))).collect()[0][0] or 0
     return [
+        *_number_faults("edge_attr", demands, _edge),
         Fault(attributes.isNull(), lambda count, row, *_: faults.null_rows("edge_attr", count, _edge(row), "edges")),
         Fault(
             F.coalesce(F.size(attributes) < widest, F.lit(False)),

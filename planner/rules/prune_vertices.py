@@ -14,11 +14,13 @@ from planner.statistics import LEVELS
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 from planner.steps.total import tracks
+from planner.turning import sums_reversed
 
 EVALUATES_AS_WELL = (
     "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
     "reuse_evaluation to prune it"
 )
+REVERSED = "a layer sums over edges turned round, whose neighbours may be at any level"
 MOST_LEVELS = LEVELS - 1
 """The number of levels that may be pruned. Deeper ones are worth it only if edges are few, and then little is left out."""
 LEAST_SPARED = 0.25
@@ -119,6 +121,8 @@ def _apply(draft: Draft) -> Draft:
     sums = Sums(known, draft.options.pricing)
     reason, deepest = declined(sums), deepest_level(sums)
     draft = replace(draft, levels=deepest)
+    if reason is None and sums_reversed(draft.forward):
+        reason = REVERSED
     if reason is None and draft.evaluates_as_well and known.targets == "train":
         reason = EVALUATES_AS_WELL
     if reason is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from planner.expressions import Expression, adjoint, columns, leaves, operations, renamed, text
+from planner.expressions import Expression, adjoint, columns, ends_exchanged, leaves, operations, renamed, text
 from planner.nodes import Node, operator
 from planner.physical import Column, Plan
 from planner.spec import ValueType
@@ -66,6 +66,10 @@ class EdgeExpressionStep(EdgeStep):
         """Return the same step under other names."""
         output = replace(self.output, name=to(self.output.name))
         return replace(self, expression=renamed(self.expression, to), output=output)
+
+    def turned(self) -> EdgeStep:
+        """Return the expression with the ends of its leaves exchanged."""
+        return self.exchanged(expression=ends_exchanged(self.expression))
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
         """Add an expression for the gradient of each operand. For an operand on vertices, add its sum over edges too."""

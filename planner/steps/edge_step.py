@@ -16,7 +16,7 @@ from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.nodes import GraphOperator, Node, operator
 from planner.physical import Column, Plan
-from planner.spec import Ability, EdgeSet
+from planner.spec import Ability, EdgeSet, reversed_set
 from planner.statistics import Statistics
 from planner.steps.backward import Backward
 from planner.steps.step import AtSources, ColumnStep, Naming
@@ -123,6 +123,20 @@ class EdgeStep(ColumnStep):
         found = self.work_on(statistics.edge_count(self.edges, self.within), plan)
         found.calls = EDGE_CALLS if traits.in_process else 0.0
         return found
+
+    def turned(self) -> EdgeStep | None:
+        """Return the step over the edge set with both ends exchanged that makes the same of the same columns.
+
+        Edge columns have the order of that set there. None if there is no such step.
+        """
+        return None
+
+    def exchanged(self, **changes: Any) -> Self:
+        """Return the step over the edge set with both ends exchanged, and with other fields changed."""
+        edges, output = reversed_set(self.edges), self.output
+        if output.edges is not None:
+            output = replace(output, edges=reversed_set(output.edges))
+        return replace(self, edges=edges, output=output, **changes)
 
     @abstractmethod
     def work_on(self, edges: int, plan: Plan) -> Work:

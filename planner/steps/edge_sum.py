@@ -55,6 +55,10 @@ class EdgeSumStep(EdgeStep):
         row = ("destination", gradient)
         backward.add(EdgeExpressionStep(given, self.edges, row, within=self.within), of=self.input)
 
+    def turned(self) -> EdgeStep:
+        """Return the sum at the other end of the edges."""
+        return self.exchanged(end="source" if self.end == "destination" else "destination")
+
     def work_on(self, edges: int, plan: Plan) -> Work:
         """Return one sum for each edge and number."""
         reads = OUT_OF_ORDER if self.end == "source" else 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.physical import Column, Plan
-from planner.spec import EdgeSet
+from planner.spec import EdgeSet, reversed_set
 from planner.statistics import Statistics
 from planner.steps.backward import CONSTANTS, Backward
 from planner.steps.step import AtSources, InputStep
@@ -60,6 +60,10 @@ class PropagateStep(InputStep):
         column = backward.column(self.input, self.output.shape)
         step = replace(self, input=gradient, output=column, reverse=True, combine=backward.rgb)
         backward.add(step, of=self.input)
+
+    def turned(self) -> PropagateStep:
+        """Return the same sum over the edge set with both ends exchanged."""
+        return replace(self, edges=reversed_set(self.edges), reverse=not self.reverse)
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
         """Return one sum for each edge and number. Numbers that come from memory, and not from a cache, are also "far"."""

@@ -69,6 +69,10 @@ class ScaledPropagateStep(EdgeStep):
         """Return the step with the heads of all models."""
         return replace(self, output=output, heads=self.heads * output.width // self.output.width)
 
+    def turned(self) -> EdgeStep:
+        """Return the sum in the other direction."""
+        return self.exchanged(reverse=not self.reverse)
+
     def adjoint(self, gradient: str, backward: Backward) -> None:
         """Add the reverse propagate with the same scales. The scales get a dot product of both ends' rows, by head."""
         given = backward.column(self.input, self.output.shape, self.output.edges)
@@ -103,6 +107,10 @@ class EdgeDotStep(EdgeStep):
     def read_whole(self) -> tuple[str, ...]:
         """The names of both columns."""
         return self.columns
+
+    def turned(self) -> EdgeStep:
+        """Return the products of the same rows at exchanged ends."""
+        return self.exchanged(source=self.destination, destination=self.source)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
         """Return the numbers of both rows, for each edge."""

@@ -414,7 +414,7 @@ def test_validate_refuses_a_stage_that_reads_what_it_does_not_compute():
     ("op", "arguments", "message"),
     [
         ("lotan.scatter", (FEATURES, "middle", "graph"), "expected 'source' or 'destination'"),
-        ("lotan.scatter", (FEATURES, "source", "all"), "expected 'graph' or 'self_loops'"),
+        ("lotan.scatter", (FEATURES, "source", "all"), "expected 'graph', 'self_loops', 'reversed'"),
         ("lotan.aggregate", (FEATURES, "median", "graph"), "expected one of"),
         ("lotan.vertex_input", ("colour",), "expected one of"),
         ("lotan.sample", (FEATURES,), "no operator of the planner"),

@@ -269,7 +269,108 @@ class Hetero(torch.nn.Module):
         return self.lin(self.norm(self.conv(x, edge_index, types, edge_type, edge_attr), types), types)
 
 
+class Directed(torch.nn.Module):
+    """Layers along the edges and against them, with values of edges of all kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.DirGNNConv(pyg.GATConv(6, 4, heads=2, concat=False, dropout=0.4), root_weight=False)
+        self.second = pyg.DirGNNConv(pyg.GCNConv(4, 4))
+        self.third = pyg.DirGNNConv(pyg.SAGEConv(4, 3, aggr=["mean", "max", "softmax"]))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.second(self.first(x, edge_index).relu(), edge_index).relu()
+        return self.third(x, edge_index)
+
+
+class Against(torch.nn.Module):
+    """Layers whose messages flow from where edges end, with self-loops, attributes and types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        flow = {"flow": "target_to_source"}
+        self.gcn, self.own = pyg.GCNConv(6, 4, **flow), pyg.GCNConv(4, 4, improved=True, **flow)
+        self.gat = pyg.GATv2Conv(4, 4, edge_dim=2, fill_value="mean", **flow)
+        self.mf, self.cluster = pyg.MFConv(4, 4, max_degree=3, **flow), pyg.ClusterGCNConv(4, 4, **flow)
+        self.types = pyg.RGCNConv(4, 3, num_relations=3, **flow)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, edge_attr: Tensor, edge_type: Tensor
+    ) -> Tensor:
+        x = self.own(self.gcn(x, edge_index, edge_weight).relu(), edge_index, edge_weight).tanh()
+        x = self.gat(x, edge_index, edge_attr).tanh() + self.cluster(x, edge_index)
+        return self.types(self.mf(x, edge_index).tanh(), edge_index, edge_type)
+
+
+class TurnedRound(torch.nn.Module):
+    """Every way to turn edges round, and to aggregate where edges begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(6, 3)
+        self.attention = pyg.GATConv(3, 3, edge_dim=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, edge_weight: Tensor) -> Tensor:
+        x = self.lin(x)
+        row, col = edge_index
+        out = scatter(x[col] * edge_weight[:, None], row, 0, x.size(0))
+        for turned in (edge_index.flip([0]), edge_index.flip(0), torch.stack([col, row]), edge_index[[1, 0]]):
+            out = out * 0.5 + scatter(x[turned[0]] + x[turned[1]], turned[1], 0, x.size(0), "mean")
+        turned = edge_index.flip(dims=(0,))
+        out = out + scatter(x[col] - x[row], row, 0, x.size(0), "max") + self.attention(x, turned, edge_attr)
+        heavy = turned[:, edge_weight > 0.9]
+        out = out + scatter(x[heavy[0]], heavy[1], 0, x.size(0), "min")
+        rest, weight = remove_self_loops(turned, edge_weight)
+        every, weight = add_self_loops(rest, weight, "mean", x.size(0))
+        out = out + scatter(x[every[0]] * weight[:, None], every[1], 0, x.size(0))
+        share = softmax((x[row] * x[col]).sum(-1), row, num_nodes=x.size(0))  # of the edges that begin at a vertex
+        out = out + scatter(share[:, None] * x[row], col, 0, x.size(0)) + degree(turned[1], x.size(0))[:, None]
+        share = softmax((x[row] * x[col]).sum(-1), col, num_nodes=x.size(0))
+        return out + scatter(share[:, None] * x[col], row, 0, x.size(0))
+
+
+class Chebyshevs(torch.nn.Module):
+    """Chebyshev polynomials of each Laplacian."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        kinds = ("sym", "rw", None)
+        self.convs = torch.nn.ModuleList(pyg.ChebConv(6, 3, K=3, normalization=kind) for kind in kinds)
+        self.last = pyg.ChebConv(3, 3, K=1, flow="target_to_source")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        unweighted = self.convs[0](x, edge_index)
+        x = sum(conv(x, edge_index, edge_weight, lambda_max=3.0) for conv in self.convs)
+        return self.last(x + unweighted, edge_index)
+
+
+class Hypergraph(torch.nn.Module):
+    """Hyperedges with attention, among vertices or among hyperedges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        attention = {"use_attention": True, "heads": 2, "concat": False}
+        self.node = pyg.HypergraphConv(6, 3, attention_mode="node", **attention)
+        self.edge = pyg.HypergraphConv(6, 3, attention_mode="edge", **attention)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.node(x, edge_index, hyperedge_attr=x.sin()) + self.edge(x, edge_index, hyperedge_attr=x.cos())
+
+
 TRACED = {
+    "GroupedDNA": lambda: pyg.Sequential(
+        "x, edge_index",
+        [
+            (torch.nn.Linear(6, 8), "x -> x"),
+            (lambda x: torch.stack([x, x.relu()], 1), "x -> x"),
+            (pyg.DNAConv(8, heads=4, groups=2), "x, edge_index -> x"),
+        ],
+    ),
+    "Directed": Directed,
+    "Against": Against,
+    "TurnedRound": TurnedRound,
+    "Chebyshevs": Chebyshevs,
+    "Hypergraph": Hypergraph,
     "Tutorial": Tutorial,
     "LoopsTwice": LoopsTwice,
     "WithoutLoops": WithoutLoops,
@@ -307,19 +408,15 @@ class Refused(torch.nn.Module):
         self.lin = torch.nn.Linear(6, 3)
 
 
-class Turned(Refused):
+class BothDirections(Refused):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return scatter(self.lin(x)[edge_index[0]], edge_index.flip([0])[1], 0, x.size(0))  # turns the edges round
+        both = torch.cat([edge_index, edge_index.flip([0])], dim=1)  # rearranges the edges | undirected=True
+        return scatter(self.lin(x)[both[0]], both[1], 0, x.size(0))
 
 
-class TurnedByList(Refused):
+class Sorted(Refused):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.lin(x)[edge_index[[1, 0]][0]]  # turns the edges round
-
-
-class SumsWhereEdgesBegin(Refused):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return scatter(self.lin(x)[edge_index[1]], edge_index[0], 0, x.size(0))  # aggregates where edges begin
+        return self.lin(x)[edge_index.flip([1])[0]]  # rearranges the edges
 
 
 class Numbers(Refused):
@@ -397,15 +494,6 @@ class SparseTensor(Refused):
         return self.lin(adj_t.set_diag().matmul(x))  # no attribute 'set_diag' | no sparse matrix
 
 
-class Against(Refused):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.SAGEConv(6, 3, flow="target_to_source")
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index)  # layer 'conv.aggr_module' | flow='source_to_target'
-
-
 class Median(Refused):
     def __init__(self) -> None:
         super().__init__()
@@ -418,10 +506,10 @@ class Median(Refused):
 class Chebyshev(Refused):
     def __init__(self) -> None:
         super().__init__()
-        self.conv = pyg.ChebConv(6, 3, K=2)
+        self.conv = pyg.ChebConv(6, 3, K=2, normalization=None)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index)  # layer 'conv' (torch_geometric ChebConv) | nearest that works is TAGConv
+        return self.conv(x, edge_index)  # layer 'conv' (torch_geometric ChebConv) | pass lambda_max
 
 
 REFUSED = tuple(kind for kind in Refused.__subclasses__())

@@ -40,7 +40,17 @@ def made(name: str) -> torch.nn.Module:
 
 
 EDGES = EdgeData(width=2, typed=True)
-WEIGHTED = ("PlainTorch", "Chosen", "ChosenWeights", "WithoutLoops", "Fills", "Improved")
+WEIGHTED = (
+    "PlainTorch",
+    "Chosen",
+    "ChosenWeights",
+    "WithoutLoops",
+    "Fills",
+    "Improved",
+    "Against",
+    "TurnedRound",
+    "Chebyshevs",
+)
 """The models that ask for weights."""
 
 
@@ -167,7 +177,7 @@ def test_functions_are_put_back_even_after_a_refusal() -> None:
     originals = [torch_geometric.utils.softmax, torch_geometric.nn.conv.gcn_conv.gcn_norm, imported_models.scatter]
     forward = torch_geometric.nn.ARMAConv.forward
     with pytest.raises(ModelError):
-        trace(imported_models.Turned(), 6, training=True)
+        trace(imported_models.Sorted(), 6, training=True)
     now = [torch_geometric.utils.softmax, torch_geometric.nn.conv.gcn_conv.gcn_norm, imported_models.scatter]
     assert now == originals
     assert not any(hasattr(one, "lotan_original") for one in (*now, forward))
@@ -215,7 +225,9 @@ def forget_loops(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def drop_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     normalised = leaves._normalised
-    monkeypatch.setattr(leaves, "_normalised", lambda tensors, index, weight: normalised(tensors, index, None))
+    monkeypatch.setattr(
+        leaves, "_normalised", lambda tensors, index, weight, end: normalised(tensors, index, None, end)
+    )
 
 
 def keep_the_first_loop(monkeypatch: pytest.MonkeyPatch) -> None:

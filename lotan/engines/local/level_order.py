@@ -45,6 +45,7 @@ class LevelOrder:
             weight=None if arrays.weight is None else arrays.weight[edges],
             edge_attr=None if arrays.edge_attr is None else arrays.edge_attr[edges],
             edge_type=None if arrays.edge_type is None else arrays.edge_type[edges],
+            flat=arrays.flat,
         )
 
 

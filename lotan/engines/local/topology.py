@@ -17,7 +17,7 @@ from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.edge_columns import LOOP, fill_of
-from planner.spec import EdgeSet
+from planner.spec import EdgeSet, is_reversed, reversed_set
 
 Positions = NDArray[np.int64]
 
@@ -178,6 +178,15 @@ class Edges:
         weight = None if given is None else loops.weights(given).numpy()[order]
         return Edges(self.vertices, src[order], dst[order], weight, columns=column)
 
+    def turned(self) -> Edges:
+        """Return the edges with both ends exchanged, in the order of their new ends. Parallel edges keep their order."""
+        order = np.lexsort((self.dst, self.src))
+        weight = None if self.weight is None else self.weight[order]
+        places = torch.from_numpy(order)
+        return Edges(
+            self.vertices, self.dst[order], self.src[order], weight, columns=lambda name: self.column(name)[places]
+        )
+
     def in_degree(self) -> Tensor:
         """Return the number of in-edges, at least 1. float32 [vertices]."""
         return self.block.in_degree
@@ -197,7 +206,7 @@ def first_rows(matrix: Tensor, rows: int) -> Tensor:
 
 
 class EdgeSets:
-    """A graph's edge sets by name. The set with self-loops is made at its first use.
+    """A graph's edge sets by name. All but the graph's own edges are made at their first use.
 
     Args:
         graph: The graph's own edges.
@@ -208,14 +217,13 @@ class EdgeSets:
         self.graph = graph
         self._counts = counts
         self._first: dict[tuple[EdgeSet, int], Edges] = {}
-
-    @cached_property
-    def self_loops(self) -> Edges:
-        """The edges with exactly one self-loop at every vertex."""
-        return self.graph.with_self_loops()
+        self._whole: dict[EdgeSet, Edges] = {"graph": graph}
 
     def __getitem__(self, name: EdgeSet) -> Edges:
-        return self.graph if name == "graph" else self.self_loops
+        if name not in self._whole:
+            turned = is_reversed(name)
+            self._whole[name] = self[reversed_set(name)].turned() if turned else self.graph.with_self_loops()
+        return self._whole[name]
 
     def within(self, name: EdgeSet, level: int | None) -> Edges:
         """Return the edges that end within a level; None: all edges. They are made once."""

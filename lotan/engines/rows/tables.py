@@ -21,7 +21,7 @@ from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
 from planner.edge_columns import EdgeData
 from planner.physical import Plan
-from planner.spec import EdgeSet, Targets
+from planner.spec import EdgeSet, Targets, is_reversed, reversed_set
 from planner.steps.collect import CollectStep
 from planner.steps.propagate import PropagateStep
 
@@ -207,6 +207,8 @@ class _Loader:
 
     def edge_set(self, name: EdgeSet) -> DataFrame:
         """Return src, dst [, weight] of an edge set."""
+        if is_reversed(name):
+            return _ends_exchanged(self.edge_set(reversed_set(name)), ("src", "dst"))
         columns = ["src", "dst", "weight"] if self.weighted else ["src", "dst"]
         edges = self.edges.select(*columns)
         if name == "graph":
@@ -260,6 +262,9 @@ class _Loader:
 
     def _with_data(self, name: EdgeSet, columns: EdgeColumns) -> DataFrame:
         """Return an edge set with the columns that stages read, placed by the partition of the destination."""
+        if is_reversed(name):
+            turned = _ends_exchanged(self._with_data(reversed_set(name), columns), ("src", "dst"), ("spart", "dpart"))
+            return self.placement.place(turned, "dpart")
         ends = {"spart": self.placement.of("src"), "dpart": self.placement.of("dst")}
         given = columns.of_graph(self.edges).withColumns(ends)
         order = ("dst", "src", *(["weight"] if self.weighted else []), ORDER)  # one order of sums in every run
@@ -274,6 +279,12 @@ class _Loader:
     def sources(self, topology: DataFrame) -> DataFrame:
         rows = topology.where(F.col("kind") == SOURCES).select(PART, "chunk", "position", "src", "spart", LEVEL)
         return self.placement.place(rows, "spart")
+
+
+def _ends_exchanged(edges: DataFrame, *ends: tuple[str, str]) -> DataFrame:
+    """Return edges in which the columns of each pair have changed names."""
+    other = {name: pair[1 - place] for pair in ends for place, name in enumerate(pair)}
+    return edges.select(*(F.col(other.get(name, name)).alias(name) for name in edges.columns))
 
 
 def _inverse_root(total: Column) -> Column:

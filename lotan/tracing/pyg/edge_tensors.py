@@ -12,17 +12,20 @@ import torch
 from torch import Tensor
 
 from lotan.errors import ModelError
-from lotan.nn.edge_index import EdgeIndex, Edges
-from lotan.tracing.pyg.recipes import Recipe, recipe_of
+from lotan.nn.edge_index import EdgeIndex
+from lotan.tracing.pyg.recipes import Recipe, draws, recipe_of
 from planner.edge_columns import LOOP
-from planner.spec import EdgeSet
+from planner.spec import EDGE_SETS, SOFTMAX_EPSILON, EdgeSet, is_reversed, reversed_set
 
 Meaning = TypeVar("Meaning")
 
-SOURCE_SUMS = "aggregates where edges begin; only where they end is supported (flow='source_to_target')"
 NOT_AGAIN = (
     "adds self-loops to edges with values that cannot be computed for a self-loop: values after dropout, or those that are "
     "normalised over the edges of a vertex. Add the self-loops before"
+)
+NOT_TURNED = (
+    "aggregates values where edges begin that cannot be computed there, because it is not known how they were made; compute "
+    "them from rows of x, weights, attributes and types of edges by functions of torch"
 )
 OTHER_EDGES = "reads edges that are not those of the graph; pass on the edge_index that forward is given"
 LEAST_SCORE = -1e30
@@ -38,20 +41,41 @@ class Index:
         times: how often each edge counts, float32 [num_edges]: 1 for an edge that a mask chose, 0 for one that it left
             out; None if each counts once.
         without_loops: if True, all edges but the self-loops count.
+        turned: if True, row 0 has the vertices where edges end, and row 1 those where they begin.
     """
 
     edges: EdgeSet
     times: Tensor | None = None
     without_loops: bool = False
+    turned: bool = False
+
+    @property
+    def starts(self) -> End:
+        """Row 0 of the edge_index."""
+        return End(self, "destination" if self.turned else "source")
+
+    @property
+    def ends(self) -> End:
+        """Row 1 of the edge_index."""
+        return End(self, "source" if self.turned else "destination")
+
+    def receivers(self, flow: str) -> End:
+        """Return the row of the edge_index where messages arrive, for a flow of PyG."""
+        return self.ends if flow == "source_to_target" else self.starts
 
     def same(self, other: Index) -> bool:
-        """Return True if another index has the same meaning."""
+        """Return True if another index has the same edges, perhaps turned round."""
         return (self.edges, self.without_loops) == (other.edges, other.without_loops) and self.times is other.times
 
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """The meaning of one row of an edge_index, or of a view of it."""
+    """The meaning of one row of an edge_index, or of a view of it.
+
+    Attributes:
+        index: the meaning of the edge_index.
+        end: the end of the edges of the index's edge set, whether or not the index is turned round.
+    """
 
     index: Index
     end: Literal["source", "destination"]
@@ -104,7 +128,7 @@ class EdgeTensors:
         """Return an edge_index of this meaning."""
         index = self.graph.edges(meaning.edges).index
         held = self.indices.get(index)
-        if held is not None and not held.same(meaning):
+        if held is not None and not (held.same(meaning) and held.turned == meaning.turned):
             index = torch.ops.aten.alias(index)  # a tensor of its own, because it has a meaning of its own
         self.indices[index] = meaning
         return index
@@ -125,8 +149,14 @@ class EdgeTensors:
         return self.graph.edges(self.meaning(index).edges).index
 
     def end(self, index: Tensor, row: int) -> Tensor:
-        """Return one row of an edge_index: the sources (0 or -2) or the destinations (1 or -1)."""
-        return self.mark(index.select(0, row), End(self.meaning(index), "source" if row % 2 == 0 else "destination"))
+        """Return one row of an edge_index: the first (0 or -2) or the second (1 or -1)."""
+        meaning = self.meaning(index)
+        return self.mark(index.select(0, row), meaning.starts if row % 2 == 0 else meaning.ends)
+
+    def turned(self, index: Tensor) -> Tensor:
+        """Return the edge_index with its two rows exchanged."""
+        meaning = self.meaning(index)
+        return self.index(replace(meaning, turned=not meaning.turned))
 
     def mark(self, tensor: Tensor, end: End) -> Tensor:
         """Give a tensor the meaning of an end, and return it."""
@@ -140,13 +170,13 @@ class EdgeTensors:
         """
         before = self.meaning(index)
         without_loops = self._no_loops.get(mask) is not None and before.times is None
-        return self.index(replace(_chosen(before, mask), without_loops=without_loops))
+        return self.index(replace(self._chosen(before, mask), without_loops=without_loops))
 
     def choose_end(self, tensor: Tensor, mask: Tensor) -> Tensor:
         """Return one end of the edges that a mask chooses."""
         end = self.ends.get(tensor)
         assert end is not None
-        return self.mark(torch.ops.aten.alias(tensor), replace(end, index=_chosen(end.index, mask)))
+        return self.mark(torch.ops.aten.alias(tensor), replace(end, index=self._chosen(end.index, mask)))
 
     def have_equal_ends(self, end: End) -> Tensor:
         """Return True for each edge with two equal ends, which is a self-loop, bool [num_edges]."""
@@ -154,7 +184,7 @@ class EdgeTensors:
 
     def have_different_ends(self, end: End) -> Tensor:
         """Return True for each edge with two different ends, bool [num_edges]. Later, `choose` knows this mask."""
-        mask = ~self.is_loop(end.index.edges)
+        mask = self._is_no_loop(end.index.edges)
         self._no_loops[mask] = True
         return mask
 
@@ -162,10 +192,6 @@ class EdgeTensors:
         """Return the edge set to which values belong: tensors with a row for each of its edges, or their number."""
         found = {self._edge_set(value) for value in values}
         return found.pop() if len(found) == 1 else None
-
-    def edges(self, end: End) -> Edges:
-        """Return the edge set that an end belongs to."""
-        return self.graph.edges(end.index.edges)
 
     def edge_count(self, edges: EdgeSet) -> Any:
         """Return the number of edges, a torch.SymInt."""
@@ -176,8 +202,7 @@ class EdgeTensors:
             value = value.shape[0] if value.dim() else None
         if not isinstance(value, torch.SymInt):
             return None
-        names: tuple[EdgeSet, ...] = ("graph", "self_loops")
-        return next((name for name in names if value.node.expr == self.edge_count(name).node.expr), None)
+        return next((name for name in EDGE_SETS if value.node.expr == self.edge_count(name).node.expr), None)
 
     # Values on edges
 
@@ -199,7 +224,14 @@ class EdgeTensors:
 
     def is_loop(self, edges: EdgeSet) -> Tensor:
         """Return True for each self-loop, bool [num_edges]."""
-        return self.column(LOOP, edges, 1).squeeze(-1) > 0
+        return self._computed(self.column(LOOP, edges, 1).squeeze(-1) > 0, self.is_loop)
+
+    def _is_no_loop(self, edges: EdgeSet) -> Tensor:
+        return self._computed(~self.is_loop(edges), self._is_no_loop)
+
+    def times_without_loops(self, edges: EdgeSet) -> Tensor:
+        """Return how often each edge counts if self-loops do not, float32 [num_edges]."""
+        return self._computed(self._is_no_loop(edges).to(torch.float32), self.times_without_loops)
 
     def on(self, value: Tensor, edges: EdgeSet) -> Tensor:
         """Return a value on edges, computed again for the edges of another set.
@@ -209,14 +241,30 @@ class EdgeTensors:
         Raises:
             ModelError: the value cannot be computed again.
         """
+        given = self._edge_set(value)
+        if given == edges:
+            return value
         recipe = self._recipes.get(value)
         if recipe is None:
-            raise self.refuse(NOT_AGAIN)
+            turned = given is not None and edges == reversed_set(given)
+            raise self.refuse(NOT_TURNED if turned else NOT_AGAIN)
         return recipe(edges)
 
     def remember(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Recipe | None:
         """Return how a function computes its result, if that is a value on edges which can be computed again."""
-        return recipe_of(func, args, kwargs, self._recipes.get, self._is_of_edges, self.edge_count)
+        found = recipe_of(func, args, kwargs, self._recipes.get, self._is_of_edges, self.edge_count)
+        if found is None or not draws(func, args, kwargs):
+            return found
+        recipe = found
+        given = self.edges_of(*(value for value in args if self._is_of_edges(value)))
+
+        def draw_again(edges: EdgeSet) -> Tensor:
+            """Draw for the same edges turned round. `lotan.tracing.check` finds out if a model reads both draws."""
+            if given is None or edges != reversed_set(given):
+                raise self.refuse(NOT_AGAIN)
+            return recipe(edges)
+
+        return Recipe(draw_again)
 
     def keep(self, value: Any, recipe: Recipe | None) -> None:
         """Keep how a value was computed."""
@@ -231,8 +279,34 @@ class EdgeTensors:
 
     def _own(self, value: Tensor, name: str, edges: EdgeSet, make: Callable[[EdgeSet], Tensor]) -> Tensor:
         self.columns[value] = name, edges
+        return self._computed(value, make)
+
+    def _computed(self, value: Tensor, make: Callable[[EdgeSet], Tensor]) -> Tensor:
+        """Note how a value on edges is computed for an edge set, and return it."""
         self._recipes[value] = Recipe(make)
         return value
+
+    def _chosen(self, index: Index, mask: Tensor) -> Index:
+        """Return the meaning of an edge_index of which a mask, bool [num_edges], chooses edges."""
+
+        def times(edges: EdgeSet) -> Tensor:
+            factor = self.on(mask, edges).to(torch.float32)
+            return factor if index.times is None else factor * self.on(index.times, edges)
+
+        return replace(index, times=self._computed(times(index.edges), times), without_loops=False)
+
+    def _landing(self, end: End) -> End:
+        """Return the ends of edges at the same vertices, of the edges turned round if need be."""
+        if end.end == "destination":
+            return end
+        edges, times = reversed_set(end.index.edges), end.index.times
+        return End(Index(edges, None if times is None else self.on(times, edges)), "destination")
+
+    def bounded(self, numbers: Tensor, limit: int) -> Tensor:
+        """Return integers [rows] that a layer takes as types, of which there are `limit`. The graph is checked for it."""
+        found = cast(Tensor, torch.ops.lotan.bounded(numbers, limit))
+        recipe = self._recipes.get(numbers)
+        return found if recipe is None else self._computed(found, lambda edges: self.bounded(recipe(edges), limit))
 
     # Graph operators
 
@@ -242,23 +316,28 @@ class EdgeTensors:
 
     def _scatter(self, x: Tensor, end: str, edges: EdgeSet) -> Tensor:
         rows = cast(Tensor, torch.ops.lotan.scatter(x, self.graph.edges(edges).index, end, edges))
-        self._recipes[rows] = Recipe(lambda edges: self._scatter(x, end, edges))
-        return rows
+        other = "destination" if end == "source" else "source"
+
+        def again(there: EdgeSet) -> Tensor:
+            return self._scatter(x, end if is_reversed(there) == is_reversed(edges) else other, there)
+
+        return self._computed(rows, again)
 
     def aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
-        """Aggregate edge rows [num_edges, *shape] to the vertices where they end, [num_vertices, *shape].
+        """Aggregate edge rows [num_edges, *shape] to the vertices at one end, [num_vertices, *shape].
 
         Args:
             messages: the rows.
-            end: the ends of the edges, which must be the destinations.
+            end: the end of the edges. Where edges begin, the messages are computed again for the edges turned round.
             kind: "sum", "mean", "max" or "min".
 
         Raises:
-            ModelError: the ends are the sources.
+            ModelError: the messages cannot be computed for the edges turned round.
         """
-        if end.end != "destination":
-            raise self.refuse(SOURCE_SUMS)
-        times = end.index.times
+        landing = self._landing(end)
+        if landing is not end:
+            messages = self.on(messages, landing.index.edges)
+        end, times = landing, landing.index.times
         if times is None:
             return self._aggregate(messages, end, kind)
         if kind in ("max", "min"):
@@ -271,47 +350,77 @@ class EdgeTensors:
         return total / beside(self._aggregate(times, end, "sum").clamp(min=1), total)
 
     def softmax(self, scores: Tensor, end: End) -> Tensor:
-        """Return the softmax of edge rows [num_edges, *shape] over the edges that end at the same vertex.
+        """Return the softmax of edge rows [num_edges, *shape] over the edges that have a vertex at one end.
 
         An edge that counts several times is several edges of the same score, each of which has the result.
         """
-        if end.end != "destination":
-            raise self.refuse(SOURCE_SUMS)
-        edges = self.edges(end)
-        if end.index.times is None:
-            return cast(Tensor, torch.ops.lotan.edge_softmax(scores, edges.index, edges.num_vertices, edges.name))
-        times = beside(end.index.times, scores)
-        together = torch.where(times > 0, scores + times.clamp(min=1).log(), LEAST_SCORE)
-        shares = torch.ops.lotan.edge_softmax(together, edges.index, edges.num_vertices, edges.name)
-        return torch.where(times > 0, shares / times.clamp(min=1), 0.0)
+        landing = self._landing(end).index
+
+        def shares(edges: EdgeSet) -> Tensor:
+            if edges not in (landing.edges, reversed_set(landing.edges)):
+                raise self.refuse(NOT_AGAIN)
+            times = None if landing.times is None else beside(self.on(landing.times, edges), scores)
+            found = self._shares(scores, times, landing.edges, edges)
+            return found if times is None else torch.where(times > 0, found / times.clamp(min=1), 0.0)
+
+        return self._computed(shares(end.index.edges), shares)
+
+    def _shares(self, scores: Tensor, times: Tensor | None, at: EdgeSet, edges: EdgeSet) -> Tensor:
+        """Return the softmax over the in-edges of an edge set, for each edge of that set or of the set turned round.
+
+        Args:
+            scores: the scores [num_edges, *shape].
+            times: how often each of `edges` counts, or None if each counts once.
+            at: the edge set over whose in-edges scores are normalised.
+            edges: the edge set of the result.
+        """
+
+        def counted(edges: EdgeSet, times: Tensor | None) -> Tensor:
+            found = self.on(scores, edges)
+            return found if times is None else torch.where(times > 0, found + times.clamp(min=1).log(), LEAST_SCORE)
+
+        if at == edges:
+            there = self.graph.edges(at)
+            given = counted(at, times), there.index, there.num_vertices, at
+            return cast(Tensor, torch.ops.lotan.edge_softmax(*given))
+        ends = Index(at).ends
+        here = counted(at, None if times is None else self.on(times, at))
+        greatest = self._aggregate(here.detach(), ends, "max")  # it cancels out, and so needs no gradient
+        total = self._aggregate((here - self._scatter(greatest, "destination", at)).exp(), ends, "sum")
+        powers = (counted(edges, times) - self._scatter(greatest, "source", edges)).exp()
+        return powers / (self._scatter(total, "source", edges) + SOFTMAX_EPSILON)
 
     def count(self, end: End) -> Tensor:
-        """Return the number of edges that end at each vertex, float32 [num_vertices]."""
-        return self.aggregate(torch.ones(self.edge_count(end.index.edges)), end, "sum")
+        """Return the number of edges that have each vertex at one end, float32 [num_vertices]."""
+        landing = self._landing(end)
+        if landing is end:
+            ones = torch.ones(self.edge_count(end.index.edges))
+        else:  # copies of vertices' rows, which every engine sums against the edges
+            ones = self._scatter(torch.ones(self.graph.num_vertices), "source", landing.index.edges)
+        return self.aggregate(ones, landing, "sum")
 
-    def gcn_scale(self, index: Index, weight: Tensor | None) -> Tensor:
-        """Return (sum of the in-edges' weights)^-1/2, or 0 where that is not finite, [num_vertices]."""
+    def gcn_scale(self, end: End, weight: Tensor | None) -> Tensor:
+        """Return (sum of the weights of the edges at each vertex)^-1/2, or 0 where that is not finite, [num_vertices]."""
+        index = end.index
         own = (weight is None and not self.weighted) or self.columns.get(weight) == ("edge_weight", index.edges)
-        if own and index.times is None:
+        if own and index.times is None and end.end == "destination":
             return self.graph.column(f"gcn_scale@{index.edges}")
-        destination = End(index, "destination")
-        total = self.count(destination) if weight is None else self.aggregate(weight, destination, "sum")
+        total = self.count(end) if weight is None else self.aggregate(weight, end, "sum")
         root = total.pow(-0.5)
         return root.masked_fill(root == torch.inf, 0.0)
 
     def _aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
-        edges = self.edges(end)
+        edges = self.graph.edges(end.index.edges)
+        if kind == "mean" and is_reversed(edges.name):  # no static column has the out-degrees
+            given = End(Index(reversed_set(edges.name)), "source")
+            total, count = self._aggregate(messages, end, "sum"), self.count(given)
+            return total / beside(count.clamp(min=1), total)
         return cast(Tensor, torch.ops.lotan.aggregate(messages, edges.index, edges.num_vertices, kind, edges.name))
 
 
 def beside(rows: Tensor, like: Tensor) -> Tensor:
     """Return one number for each row in a shape that broadcasts over `like`, [rows, *shape]."""
     return rows.view(-1, *[1] * (like.dim() - 1))
-
-
-def _chosen(index: Index, mask: Tensor) -> Index:
-    factor = mask.to(torch.float32)
-    return Index(index.edges, factor if index.times is None else factor * index.times)
 
 
 class _Running(threading.local):

@@ -42,7 +42,7 @@ class Importer:
         """Return the arguments for a run on plain tensors, with nothing replaced."""
         edges = graph.edges("graph")
         given = {"edge_weight": edges.weight, **edges.columns}
-        return self._arguments(features, graph, edges.index, given.__getitem__)
+        return self._arguments(features, graph, edges.index, lambda name: self._shaped(name, given[name]))
 
     def example_weights(self, edges: int) -> Tensor | None:
         """Return weights [edges] for a check, each another number, or None if the graph has none."""
@@ -58,10 +58,15 @@ class Importer:
         tensors = EdgeTensors(graph, self._columns.weighted, refuse)
 
         def column(name: str) -> Tensor:
-            return tensors.weight("graph") if name == "edge_weight" else tensors.column(name, "graph")
+            column = tensors.weight("graph") if name == "edge_weight" else tensors.column(name, "graph")
+            return self._shaped(name, column)
 
         with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
             yield self._arguments(features, graph, tensors.index(Index("graph")), column)
+
+    def _shaped(self, name: str, column: Tensor) -> Tensor:
+        """Return a column of edges as PyG has it: attributes that were given as [num_edges] have that shape."""
+        return column.squeeze(-1) if name == "edge_attr" and self._columns.data.flat else column
 
     def _arguments(
         self, features: Tensor, graph: EdgeIndex, index: Tensor, column: Callable[[str], Tensor]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotan.tracing.pyg import loops
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
 
@@ -40,9 +40,8 @@ def arma_conv(
 def mf_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Any, edge_index: Tensor, size: Any = None) -> Tensor:
     """Compute MFConv as a sum of one term for each degree. A term is 0 at vertices of another degree."""
     x = (x, x) if isinstance(x, Tensor) else x
-    degree = (
-        tensors.count(End(tensors.meaning(edge_index), "destination")).clamp(max=layer.max_degree).unsqueeze(-1)
-    )  # [num_vertices, 1]
+    counts = tensors.count(tensors.meaning(edge_index).receivers(layer.flow))
+    degree = counts.clamp(max=layer.max_degree).unsqueeze(-1)  # [num_vertices, 1]
     h = layer.propagate(edge_index, x=x, size=size)
     terms = []
     for number, (left, right) in enumerate(zip(layer.lins_l, layer.lins_r, strict=True)):
@@ -56,7 +55,7 @@ def cluster_gcn_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor,
     if not layer.add_self_loops:
         raise tensors.refuse("ClusterGCNConv weighs self-loops apart; build it with add_self_loops=True")
     edge_index = _with_own_loops(tensors, edge_index)
-    end = End(tensors.meaning(edge_index), "destination")
+    end = tensors.meaning(edge_index).ends
     inverse = 1.0 / tensors.count(end).clamp(min=1.0)  # [num_vertices]
     out = layer.propagate(edge_index, x=x, edge_weight=tensors.scatter(inverse, end))
     out = out + layer.diag_lambda * inverse.unsqueeze(-1) * x
@@ -81,23 +80,97 @@ def super_gat_conv(
     return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
 
 
+def cheb_conv(
+    tensors: EdgeTensors,
+    original: Any,
+    layer: Any,
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None = None,
+    batch: Any = None,
+    lambda_max: Any = None,
+) -> Tensor:
+    """Compute ChebConv with the diagonal of the scaled Laplacian as a factor of the vertex's own row."""
+    if lambda_max is None and (layer.normalization is None or (tensors.weighted and edge_weight is not None)):
+        raise tensors.refuse(
+            "ChebConv takes the greatest number of the Laplacian for lambda_max; pass lambda_max to its forward, which is 2.0 "
+            "with normalization 'sym' or 'rw' where no weight is negative"
+        )
+    if batch is not None and isinstance(lambda_max, Tensor):
+        raise tensors.refuse("ChebConv takes another lambda_max for each graph of a batch; pass one number")
+    index, weight = loops.removed(tensors, tensors.meaning(edge_index), edge_weight)
+    degree = tensors.count(index.starts) if weight is None else tensors.aggregate(weight, index.starts, "sum")
+    norm, diagonal = _laplacian(tensors, index, weight, degree, layer.normalization)
+    share = 2.0 / (2.0 if lambda_max is None else lambda_max)
+
+    def scaled(x: Tensor) -> Any:
+        return layer.propagate(tensors.index(index), x=x, norm=norm * share) + x * (diagonal * share - 1.0)
+
+    terms = [x, scaled(x)] if len(layer.lins) > 1 else [x]
+    while len(terms) < len(layer.lins):
+        terms.append(2.0 * scaled(terms[-1]) - terms[-2])
+    out = layer.lins[0](terms[0])
+    for linear, term in zip(layer.lins[1:], terms[1:], strict=True):
+        out = out + linear(term)
+    return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
+
+
+def _laplacian(
+    tensors: EdgeTensors, index: Index, weight: Tensor | None, degree: Tensor, normalization: str | None
+) -> tuple[Tensor, Any]:
+    """Return the graph's Laplacian, as get_laplacian of PyG does.
+
+    Returns:
+        Its values on edges [num_edges], and its diagonal: 1, or [num_vertices, 1].
+    """
+    ones = torch.ones(tensors.edge_count(index.edges)) if weight is None else weight
+    if normalization is None:
+        return -ones, degree.unsqueeze(-1)
+    scale = degree.pow(-0.5 if normalization == "sym" else -1.0)
+    scale = scale.masked_fill(scale == torch.inf, 0.0)
+    norm = -tensors.scatter(scale, index.starts) * ones
+    return norm * tensors.scatter(scale, index.ends) if normalization == "sym" else norm, 1.0
+
+
+def grouped_linear(tensors: EdgeTensors, original: Any, layer: Any, src: Tensor) -> Tensor:
+    """Compute the linear map of DNAConv, which has a matrix for each group of numbers, with the rows kept first."""
+    if layer.groups == 1:
+        return original(layer, src)  # type: ignore[no-any-return]
+    others = "abcdef"[: src.dim() - 2]
+    groups = src.reshape(*src.shape[:-1], layer.groups, layer.in_channels // layer.groups)
+    out = torch.einsum(f"n{others}gi,gio->n{others}go", groups, layer.weight).flatten(-2)
+    return out if layer.bias is None else out + layer.bias
+
+
+def hypergraph_conv(
+    tensors: EdgeTensors,
+    original: Any,
+    layer: Any,
+    x: Tensor,
+    hyperedge_index: Tensor,
+    hyperedge_weight: Tensor | None = None,
+    hyperedge_attr: Tensor | None = None,
+    num_edges: Any = None,
+) -> Tensor:
+    """Compute HypergraphConv with as many hyperedges as vertices, because rows are vertices. Others change no result."""
+    count = tensors.graph.num_vertices if num_edges is None else num_edges
+    return original(layer, x, hyperedge_index, hyperedge_weight, hyperedge_attr, count)  # type: ignore[no-any-return]
+
+
 LAYERS: tuple[Leaf, ...] = (
+    Leaf("torch_geometric.nn.conv.cheb_conv", "ChebConv", "", cheb_conv),
+    Leaf("torch_geometric.nn.conv.hypergraph_conv", "HypergraphConv", "", hypergraph_conv),
     Leaf("torch_geometric.nn.conv.arma_conv", "ARMAConv", "", arma_conv),
     Leaf("torch_geometric.nn.conv.mf_conv", "MFConv", "", mf_conv),
     Leaf("torch_geometric.nn.conv.cluster_gcn_conv", "ClusterGCNConv", "", cluster_gcn_conv),
     Leaf("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", "", super_gat_conv),
+    Leaf("torch_geometric.nn.conv.dna_conv", "Linear", "", grouped_linear),
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
 )
 """The layers whose forward a trace replaces, by the names of their classes."""
 
 REFUSED = {
-    "ChebConv": ("sums where edges begin, and edges without self-loops", "TAGConv or APPNP"),
-    "DirGNNConv": ("edges turned round", "its inner layer, on a graph made with undirected=True"),
-    "HypergraphConv": (
-        "rows of hyperedges, a second kind of vertex",
-        "GCNConv on the graph of vertices that share one",
-    ),
     "DynamicEdgeConv": (
         "a graph of the nearest rows, which changes in training",
         "EdgeConv on a graph made beforehand",

@@ -17,7 +17,6 @@ from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
 from lotan.tracing.pyg.typed_layers import han_group
 
-AGAINST = "normalises by the edges that begin at a vertex; only flow='source_to_target' is supported"
 ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"
 _REDUCTIONS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
@@ -83,28 +82,26 @@ def gcn_norm(
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """Return the edges and their weights, normalised as GCN does it."""
-    if flow != "source_to_target":
-        raise tensors.refuse(AGAINST)
     if add_self_loops:
         index, edge_weight = loops.added_where_missing(tensors, index, edge_weight, 2.0 if improved else 1.0)
-    return tensors.index(index), _normalised(tensors, index, edge_weight)
+    return tensors.index(index), _normalised(tensors, index, edge_weight, index.receivers(flow))
 
 
-def _normalised(tensors: EdgeTensors, index: Index, weight: Tensor | None) -> Tensor:
-    scale = tensors.gcn_scale(index, weight)
-    both = tensors.scatter(scale, End(index, "source")), tensors.scatter(scale, End(index, "destination"))
+def _normalised(tensors: EdgeTensors, index: Index, weight: Tensor | None, end: End) -> Tensor:
+    scale = tensors.gcn_scale(end, weight)
+    both = tensors.scatter(scale, index.starts), tensors.scatter(scale, index.ends)
     return both[0] * both[1] if weight is None else both[0] * weight * both[1]
 
 
 def softmax(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, **_: Any) -> Tensor:
-    """Return the softmax over the edges that end at the same vertex."""
+    """Return the softmax over the edges that have the same vertex at one end."""
     if dim % src.dim():
         raise tensors.refuse(ROWS_FIRST)
     return tensors.softmax(src, end)
 
 
 def scatter(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, reduce: str = "sum", **_: Any) -> Tensor:
-    """Aggregate edge rows to the vertices where they end."""
+    """Aggregate edge rows to the vertices at one end."""
     if dim % src.dim():
         raise tensors.refuse(ROWS_FIRST)
     if reduce not in _REDUCTIONS:
@@ -113,7 +110,7 @@ def scatter(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, reduce: s
 
 
 def degree(tensors: EdgeTensors, end: End, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    """Return the number of edges that end at each vertex."""
+    """Return the number of edges that have each vertex at one end."""
     return tensors.count(end).to(dtype or torch.get_default_dtype())
 
 
@@ -132,7 +129,7 @@ def one_hot(
     """
     if num_classes is None:
         raise tensors.refuse("reads the greatest number of a column; pass num_classes to one_hot")
-    number = index.view(-1)
+    number = tensors.bounded(index.view(-1), num_classes)
     places = [number == place for place in range(num_classes)]
     return torch.stack(places, dim=-1).to(dtype or torch.get_default_dtype())
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index, beside
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, beside
 from planner.edge_columns import LOOP, REDUCTIONS
 from planner.spec import EdgeSet
 
@@ -27,19 +28,20 @@ def removed(tensors: EdgeTensors, index: Index, attributes: Attributes) -> tuple
         raise tensors.refuse(CHOSEN)
     if index.edges == "self_loops" and attributes is not None:
         attributes = tensors.on(attributes, "graph")
-    return Index("graph", (~tensors.is_loop("graph")).to(torch.float32), without_loops=True), attributes
+    rest = replace(index, edges="graph", times=tensors.times_without_loops("graph"), without_loops=True)
+    return rest, attributes
 
 
 def added(tensors: EdgeTensors, index: Index, attributes: Attributes, fill: Any) -> tuple[Index, Attributes]:
     """Add a self-loop to each vertex, beside those that are there."""
     if index.without_loops:
-        whole = Index("self_loops")
+        whole = Index("self_loops", turned=index.turned)
         return whole, None if attributes is None else _joined(tensors, index, attributes, fill, all_loops=True)
     if index.times is not None:
         raise tensors.refuse(CHOSEN)
     if attributes is not None:
         raise tensors.refuse(TWICE)
-    return Index("self_loops", _one_more(tensors, index.edges)), None
+    return Index("self_loops", _one_more(tensors, index.edges), turned=index.turned), None
 
 
 def added_where_missing(
@@ -51,9 +53,10 @@ def added_where_missing(
     if index.times is not None:
         raise tensors.refuse(CHOSEN)
     if attributes is None or index.edges == "self_loops":  # every vertex has a self-loop in that edge set
-        return Index("self_loops"), attributes
-    own = _own(tensors, attributes, fill)
-    return Index("self_loops"), _joined(tensors, index, attributes, fill, all_loops=False) if own is None else own
+        return Index("self_loops", turned=index.turned), attributes
+    own = _own(tensors, index, attributes, fill)
+    joined = _joined(tensors, index, attributes, fill, all_loops=False) if own is None else own
+    return Index("self_loops", turned=index.turned), joined
 
 
 def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
@@ -64,17 +67,18 @@ def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
     loop = tensors.is_loop("self_loops")
     if edges == "self_loops":
         return 1.0 + loop.to(torch.float32)
-    had = tensors.aggregate(tensors.is_loop("graph").to(torch.float32), End(Index("graph"), "destination"), "sum")
-    return torch.where(loop, 1.0 + tensors.scatter(had, End(Index("self_loops"), "destination")), 1.0)
+    had = tensors.aggregate(tensors.is_loop("graph").to(torch.float32), Index("graph").ends, "sum")
+    return torch.where(loop, 1.0 + tensors.scatter(had, Index("self_loops").ends), 1.0)
 
 
-def _own(tensors: EdgeTensors, attributes: Tensor, fill: Any) -> Tensor | None:
+def _own(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Tensor | None:
     """Return a column of the graph's edges with the self-loops that are missing, or None if `attributes` is no column."""
     name, _ = tensors.columns.get(attributes) or ("", "")
     number = _is_number(fill)
     if name == "edge_weight" and fill in (None, 1):
         return tensors.weight("self_loops")
-    if name == "edge_attr" and (number or fill is None or fill in REDUCTIONS):
+    reduced = not number and fill in REDUCTIONS and not index.turned  # such a column has the mean over in-edges
+    if name == "edge_attr" and (number or fill is None or reduced):
         return tensors.column(name, "self_loops", 1.0 if fill is None else fill)
     if name == "edge_type" and (number or fill is None):
         return tensors.column(name, "self_loops", 1 if fill is None else int(fill))
@@ -105,8 +109,8 @@ def _of_loops(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any)
     if fill not in REDUCTIONS or not attributes.is_floating_point():
         raise tensors.refuse(FILL.format(fill, ", ".join(REDUCTIONS)))
     kind = "sum" if fill == "add" else fill
-    reduced = tensors.aggregate(attributes, End(index, "destination"), kind)
-    return tensors.scatter(reduced, End(Index("self_loops"), "destination"))
+    reduced = tensors.aggregate(attributes, index.ends, kind)
+    return tensors.scatter(reduced, Index("self_loops").ends)
 
 
 def _constant(fill: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -47,14 +48,17 @@ _ASKS = frozenset(
     }
 )
 _MAKES_ZEROS = ("zeros", "new_zeros", "zeros_like")
-_TURNED = ("flip", "roll", "index_select", "stack", "cat")
+_REARRANGES = ("flip", "roll", "index_select", "stack", "cat", "sort", "argsort")
 _COUNTS = ("max", "min", "amax", "amin", "unique", "unique_consecutive", "bincount")
 
 NUMBER_OF_VERTICES = (
     "reads the numbers of vertices out of edge_index; pass num_nodes=x.size(0), and write no vertex's number"
 )
 ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first"
-TURNED = "turns the edges round; messages flow from row 0 of edge_index to row 1 only. Give the graph the edges that you need"
+REARRANGED = (
+    "rearranges the edges; turn them round by edge_index.flip(0), and give the graph further edges where it is made, such as "
+    "undirected=True for both directions"
+)
 AGAIN = "indexes edge_index by itself; vertices meet only along the graph's own edges"
 MATRIX = "it is no sparse matrix, but a tensor of two rows; aggregate with a layer of PyG, or with torch_geometric.utils.scatter"
 COMPARES_ENDS = "compares an end of edges with something else than the other end of the same edges"
@@ -123,6 +127,8 @@ class EdgeMode(TorchFunctionMode):
             return self._tensors.end(index, 0), self._tensors.end(index, 1)
         if name in _SAME_INDEX:
             return index
+        if name == "flipud" or (name == "flip" and _dims(args[1:], kwargs) in ([0], [-2])):
+            return self._tensors.turned(index)
         if name in _ASKS:
             return func(self._tensors.plain(index), *args[1:], **kwargs)
         raise self._tensors.refuse(f"{name} of edge_index: {self._advice(name)}")
@@ -146,8 +152,8 @@ class EdgeMode(TorchFunctionMode):
             return MATRIX
         if name in _COUNTS:
             return NUMBER_OF_VERTICES
-        if name in _TURNED:
-            return TURNED
+        if name in _REARRANGES:
+            return REARRANGED
         if name in _COMPARES:
             return COMPARES_ENDS
         return "only indexing and aggregating by edge_index[0] and edge_index[1] is supported"
@@ -160,7 +166,8 @@ class EdgeMode(TorchFunctionMode):
         """Replace torch's one_hot, which compares the greatest number with `num_classes`."""
         if num_classes < 0:
             return NotImplemented
-        return torch.stack([index == number for number in range(num_classes)], dim=-1).to(torch.int64)
+        numbers = self._tensors.bounded(index, num_classes)
+        return torch.stack([numbers == number for number in range(num_classes)], dim=-1).to(torch.int64)
 
     # Indexing
 
@@ -184,7 +191,7 @@ class EdgeMode(TorchFunctionMode):
         return self._tensors.scatter(x, end)
 
     def _row(self, index: Tensor, item: Any) -> Any:
-        """Replace `edge_index[item]` by one end of the edges, or by some of the edges."""
+        """Replace `edge_index[item]` by one end of the edges, by some of the edges, or by the edges turned round."""
         whole = slice(None)
         if isinstance(item, tuple) and len(item) == 2 and item[1] == whole and isinstance(item[0], int):
             item = item[0]
@@ -195,8 +202,10 @@ class EdgeMode(TorchFunctionMode):
                 return self._tensors.choose(index, item[1])
             if isinstance(item[1], slice) and item[1] == whole:
                 return index
-        if isinstance(item, list) or (isinstance(item, slice) and item.step == -1):
-            raise self._tensors.refuse(TURNED)
+        if item == [1, 0]:
+            return self._tensors.turned(index)
+        if isinstance(item, list):
+            raise self._tensors.refuse(REARRANGED)
         raise self._tensors.refuse(
             "chooses edges by their position; choose them by a mask of booleans, edge_index[:, mask]"
         )
@@ -225,15 +234,15 @@ class EdgeMode(TorchFunctionMode):
         return isinstance(item, Tensor) and item.dtype == torch.bool and self._tensors.edges_of(x, item) is not None
 
     def _stacked(self, read: list[Tensor], args: Any, kwargs: Any) -> Any:
-        """Replace `torch.stack([row, col])` by the edge_index that both are of."""
+        """Replace `torch.stack([row, col])` by the edge_index that both are of, and `[col, row]` by it turned round."""
         ends = [self._tensors.ends.get(tensor) for tensor in read]
         if len(ends) == 2 and None not in ends and not (kwargs.get("dim") or (args[1:] and args[1])):
             first, second = ends
             assert first is not None
             assert second is not None
-            if first.index.same(second.index) and (first.end, second.end) == ("source", "destination"):
-                return self._tensors.index(first.index)
-        raise self._tensors.refuse(TURNED)
+            if first.index.same(second.index) and first.end != second.end:
+                return self._tensors.index(replace(first.index, turned=first.end == "destination"))
+        raise self._tensors.refuse(REARRANGED)
 
     # Writing
 
@@ -246,7 +255,7 @@ class EdgeMode(TorchFunctionMode):
         return None
 
     def _scattered(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Replace an operator that adds edge rows to the vertices where they end."""
+        """Replace an operator that adds edge rows to the vertices at one end."""
         start, *values = args
         given = dict(zip(_SCATTERS[name.removesuffix("_")], values, strict=False)) | kwargs
         end = self._tensors.ends.get(given.get("index"))
@@ -281,6 +290,12 @@ class EdgeMode(TorchFunctionMode):
         if type(value) is dict:
             return {name: self._as_written(item) for name, item in value.items()}
         return value
+
+
+def _dims(args: Any, kwargs: Any) -> list[Any]:
+    """Return the dimensions that a call of `flip` names: flip(0), flip([0]) or flip(dims=[0])."""
+    given = args or (kwargs.get("dims", ()),)
+    return list(given[0]) if isinstance(given[0], list | tuple) else list(given)
 
 
 def _same(size: torch.SymInt, other: torch.SymInt) -> bool:

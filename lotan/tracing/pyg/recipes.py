@@ -16,15 +16,8 @@ from torch.utils._pytree import tree_map
 
 from planner.spec import EdgeSet
 
-RANDOM = (
-    "dropout",
-    "feature_dropout",
-    "alpha_dropout",
-    "feature_alpha_dropout",
-    "rand_like",
-    "randn_like",
-    "bernoulli",
-)
+DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+RANDOM = (*DROPOUTS, "rand", "randn", "rand_like", "randn_like", "bernoulli")
 """The functions that draw random numbers. A second call would draw other numbers."""
 
 
@@ -65,8 +58,6 @@ def recipe_of(
         count: returns the number of edges of an edge set.
     """
     name = getattr(func, "__name__", "")
-    if name.removesuffix("_") in RANDOM:
-        return None
 
     def taken(argument: Any) -> Any:
         """Return an argument, or its recipe in its place."""
@@ -92,6 +83,15 @@ def recipe_of(
         return result
 
     return Recipe(again)
+
+
+def draws(func: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+    """Return True if a function draws random numbers. A dropout of probability 0, or in evaluation, draws none."""
+    name = getattr(func, "__name__", "").removesuffix("_")
+    if name not in DROPOUTS:
+        return name in RANDOM
+    given = dict(zip(("input", "p", "training"), args, strict=False)) | kwargs
+    return bool(given.get("p", 0.5)) and bool(given.get("training", given.get("train", True)))
 
 
 def writes_to_input(name: str) -> bool:

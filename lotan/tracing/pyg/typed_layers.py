@@ -12,16 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotan.tracing.pyg.edge_tensors import LEAST_SCORE, EdgeTensors, End, Index, beside
-from planner.spec import EdgeSet
+from lotan.tracing.pyg.edge_tensors import LEAST_SCORE, EdgeTensors, Index, beside
 
 ONE_TYPE = "has several types of vertices; expected one, as a graph has"
-SAME_EDGES = "normalises over relations with different self-loops; give each relation edges of the graph as they are"
+SAME_EDGES = (
+    "normalises over relations of which some have other self-loops, or are turned round; give each relation edges of the "
+    "graph as they are"
+)
 
 
 def hetero_linear(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, type_vec: Tensor) -> Tensor:
     """Compute HeteroLinear as a sum of one term for each type. A term is 0 at rows of another type."""
     terms = []
+    type_vec = tensors.bounded(type_vec, layer.num_types)
     for number in range(layer.num_types):
         term = x @ layer.weight[number]
         term = term if layer.bias is None else term + layer.bias[number]
@@ -61,7 +64,7 @@ def hgt_conv(
     k, q, v = (rows[:, at * width : (at + 1) * width].reshape(-1, heads, width // heads) for at in range(3))
     of_relations = [_relation(tensors, layer, k, q, v, *given) for given in edge_index_dict.items()]
     scores, times, values = (torch.stack(parts, dim=-1) for parts in zip(*of_relations, strict=True))
-    everywhere = End(Index(_edges(tensors, edge_index_dict)), "destination")
+    everywhere = _edges(tensors, edge_index_dict).ends
     among_edges = tensors.softmax(scores.logsumexp(dim=-1), everywhere)  # [num_edges, heads]
     shares = among_edges.unsqueeze(-1) * scores.softmax(dim=-1) * times  # [num_edges, heads, relations]
     messages = (values * shares.unsqueeze(-2)).sum(dim=-1)  # [num_edges, heads, width // heads]
@@ -98,7 +101,7 @@ def _relation(
     """
     of_relation = slice(layer.edge_types_map[relation], None, len(layer.edge_types))
     index = tensors.meaning(edge_index)
-    source, destination = End(index, "source"), End(index, "destination")
+    source, destination = index.starts, index.ends
     keys = torch.einsum("nhd,hde->nhe", k, layer.k_rel.weight[of_relation])
     scores = (tensors.scatter(q, destination) * tensors.scatter(keys, source)).sum(dim=-1)
     scores = scores * layer.p_rel["__".join(relation)] / math.sqrt(k.shape[-1])
@@ -107,9 +110,10 @@ def _relation(
     return torch.where(times > 0, scores, LEAST_SCORE), times, tensors.scatter(values, source)
 
 
-def _edges(tensors: EdgeTensors, edge_index_dict: dict[tuple[str, str, str], Tensor]) -> EdgeSet:
-    """Return the edge set that all relations belong to."""
-    sets = {tensors.meaning(edge_index).edges for edge_index in edge_index_dict.values()}
+def _edges(tensors: EdgeTensors, edge_index_dict: dict[tuple[str, str, str], Tensor]) -> Index:
+    """Return the edges that all relations belong to."""
+    meanings = [tensors.meaning(edge_index) for edge_index in edge_index_dict.values()]
+    sets = {(meaning.edges, meaning.turned) for meaning in meanings}
     if len(sets) != 1:
         raise tensors.refuse(f"HGTConv {SAME_EDGES}")
-    return sets.pop()
+    return Index(meanings[0].edges, turned=meanings[0].turned)

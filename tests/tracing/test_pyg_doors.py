@@ -1,0 +1,209 @@
+"""What models of PyG are given, and what is refused before training: types beyond a layer's, widths, wrapped models."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import lotan
+from lotan.errors import GraphError, ModelError
+from lotan.nn.unwrapping import unwrapped
+from lotan.tracing import trace
+from planner.edge_columns import EdgeData
+from planner.spec import Bound
+from tests.tracing.test_pyg_layers import WIDTH, assert_same_training, messy_graph, trained_by_pyg
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import torch_geometric.nn as pyg
+    from torch_geometric.utils import scatter
+
+QUICK = {"engine": "local", "epochs": 2, "progress": False}
+
+
+class Kinds(torch.nn.Module):
+    """Types of vertices in a column of x, of edges in a column of edge_attr, and in edge_type."""
+
+    def __init__(self, kinds: int = 3) -> None:
+        super().__init__()
+        self.kinds = kinds
+        self.typed = pyg.HeteroLinear(WIDTH, 3, num_types=kinds)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, edge_type: Tensor) -> Tensor:
+        out = self.typed(x, x[:, 1].long())
+        of_edges = F.one_hot(edge_attr[:, 0].long(), 3).float() + F.one_hot(edge_type, num_classes=3)
+        return out + scatter(of_edges, edge_index[1], 0, x.size(0))
+
+
+def graph_of_kinds(feature: float = 2.0, attribute: float = 2.0, kind: int = 2) -> lotan.Graph:
+    graph = messy_graph().arrays()
+    features, attributes, types = graph.features.copy(), graph.edge_attr.copy(), graph.edge_type.copy()
+    features[:, 1] = np.arange(len(features)) % 2
+    attributes[:, 0] = 0.5
+    features[5, 1], attributes[7, 0], types[9] = feature, attribute, kind
+    return lotan.Graph.from_arrays(
+        features, graph.src, graph.dst, graph.label, graph.split, edge_attr=attributes, edge_type=types
+    )
+
+
+def test_the_columns_that_hold_types_are_known() -> None:
+    spec = trace(Kinds(), WIDTH, training=True, data=EdgeData(2, typed=True))
+    layers = {(bound.column, bound.place, bound.limit): bound.layer for bound in spec.bounds}
+    assert layers == {("features", 1, 3): "typed", ("edge_attr", 0, 3): "", ("edge_type", 0, 3): ""}
+
+
+def test_types_within_the_bounds_train_as_in_pyg() -> None:
+    torch.manual_seed(0)
+    graph, ours = graph_of_kinds(), Kinds()
+    theirs = copy.deepcopy(ours)
+    run = lotan.Trainer(ours, graph, **QUICK | {"epochs": 3, "optimizer": lotan.Adam(lr=0.01)}).fit()
+    assert_same_training(run, trained_by_pyg(theirs, graph, torch.optim.Adam), ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"feature": 3.0}, r"vertices.*features.*position 1 .*not among the 3 of layer 'typed', 0 to 2.*5: 3.0"),
+        ({"feature": -1.0}, r"position 1 .*layer 'typed'.*-1.0"),
+        ({"attribute": 3.5}, r"edges.*edge_attr.*position 0 .*not among the 3 of the model, 0 to 2.*3.5"),
+        ({"kind": 3}, r"edges.*edge_type.*not among the 3 of the model, 0 to 2.*3"),
+    ],
+)
+def test_a_type_beyond_the_number_is_refused(given: dict[str, float], words: str) -> None:
+    with pytest.raises(GraphError, match=words):
+        lotan.Trainer(Kinds(), graph_of_kinds(**given), **QUICK).fit()
+
+
+def test_a_saved_model_refuses_them_too(tmp_path) -> None:
+    lotan.Trainer(Kinds(), graph_of_kinds(), **QUICK).fit().save(tmp_path)
+    model = lotan.load(tmp_path)
+    assert Bound("features", 1, 3, "typed") in model.spec.bounds
+    with pytest.raises(GraphError, match="position 1"):
+        model.predict(graph_of_kinds(feature=4.0), engine="local")
+
+
+@pytest.mark.spark
+def test_a_type_beyond_the_number_is_refused_in_spark(spark) -> None:
+    from lotan.validation import check_graph
+
+    bounds = (Bound("features", 1, 3, "typed"), Bound("edge_attr", 0, 3, ""))
+    for given, words in (({"feature": 7.0}, "position 1 .*'typed'.*5: 7.0"), ({"attribute": 7.0}, "position 0 .*7.0")):
+        vertices, edges = graph_of_kinds(**given).frames(spark)
+        graph = lotan.Graph(vertices.drop("label", "split"), edges, edge_features="edge_attr", edge_type="edge_type")
+        with pytest.raises(GraphError, match=words):
+            check_graph(graph, None, None, WIDTH, bounds=bounds)
+
+
+class Computed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = pyg.HeteroLinear(WIDTH, 3, num_types=3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(x, (x.sum(-1) * 2).long())
+
+
+def test_types_that_are_computed_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"layer 'lin' .*integers from 0 to 2.*are computed.*clamp them"):
+        lotan.Trainer(Computed(), messy_graph(), **QUICK).fit()
+
+
+class Flat(torch.nn.Module):
+    """Reads attributes as PyG has them, one number for each edge."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(WIDTH, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return (
+            scatter(self.lin(x)[edge_index[0]] * edge_attr.view(-1, 1) ** 2, edge_index[1], 0, x.size(0))
+            * edge_attr.dim()
+        )
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_attributes_arrive_in_the_shape_that_they_were_given_in(flat: bool) -> None:
+    torch.manual_seed(0)
+    data = messy_graph().to_pyg()
+    data.edge_attr = data.edge_attr[:, 0] if flat else data.edge_attr[:, :1]
+    graph, ours = lotan.Graph.from_pyg(data), Flat()
+    assert graph.to_pyg().edge_attr.shape == data.edge_attr.shape
+    theirs = copy.deepcopy(ours)
+    run = lotan.Trainer(ours, graph, **QUICK | {"epochs": 3, "optimizer": lotan.Adam(lr=0.01)}).fit()
+    assert_same_training(run, trained_by_pyg(theirs, graph, torch.optim.Adam), ours, theirs)
+
+
+class Cancels(torch.nn.Module):
+    """A bias before a normalisation. Its gradient is what rounding leaves of large numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.norm = torch.nn.Linear(WIDTH, 3), torch.nn.BatchNorm1d(3)
+        with torch.no_grad():
+            self.lin.weight.mul_(1e-3)
+            self.lin.bias.add_(1.0)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.norm(scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0), "mean") * 3e3) * 3e3
+
+
+def test_a_gradient_that_is_rounding_alone_is_no_difference() -> None:
+    torch.manual_seed(0)
+    assert trace(Cancels(), WIDTH, training=True).calls
+
+
+def test_compiled_models_are_trained_and_scripted_ones_refused() -> None:
+    model = pyg.GCN(WIDTH, 4, 2, 3)
+    compiled = torch.compile(torch.nn.DataParallel(model))
+    trainer = lotan.Trainer(compiled, messy_graph(), **QUICK)
+    before = model.convs[0].lin.weight.clone()
+    assert trainer.model is model
+    assert len(trainer.fit().history) == 2
+    assert not torch.equal(model.convs[0].lin.weight, before)
+    part = Wrong(torch.compile(pyg.GCN(WIDTH, 4, 2, 3)))
+    assert lotan.Trainer(part, messy_graph(), **QUICK).fit().history
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        script = torch.jit.script(torch.nn.Linear(2, 3))
+    with pytest.raises(ModelError, match=r"layer '0' is compiled by torch.jit.*pass the module that torch.jit.script"):
+        unwrapped(torch.nn.Sequential(script))
+
+
+class Wrong(torch.nn.Module):
+    def __init__(self, conv: torch.nn.Module) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        return self.conv(x, edge_index, edge_type) if hasattr(self.conv, "num_relations") else self.conv(x, edge_index)
+
+
+class Product(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(8, 3))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return x @ self.weight
+
+
+@pytest.mark.parametrize(
+    "conv", [pyg.GCNConv(8, 3), pyg.RGCNConv(8, 3, 3), pyg.GCN(8, 4, 2, 3)], ids=lambda one: type(one).__name__
+)
+def test_a_layer_for_other_features_is_named(conv: torch.nn.Module) -> None:
+    words = rf"layer 'conv' .*{type(conv).__name__} got rows of width {WIDTH}, as the graph's features, but its in_channels is 8"
+    with pytest.raises(ModelError, match=words):
+        lotan.Trainer(Wrong(conv), messy_graph(), **QUICK).fit()
+
+
+def test_a_product_for_other_features_is_explained() -> None:
+    words = rf"layer 'conv'.*rows of width {WIDTH} by a parameter for rows of width 8 \(the graph's features have width {WIDTH}\)"
+    with pytest.raises(ModelError, match=words):
+        lotan.Trainer(Wrong(Product()), messy_graph(), **QUICK).fit()
