@@ -42,7 +42,7 @@ def test_torch_logs_nothing_of_its_own(caplog: pytest.LogCaptureFixture) -> None
         def forward(self, x: torch.Tensor, graph: EdgeIndex) -> torch.Tensor:
             return x[:, :2] @ self.table
 
-    with pytest.raises(ModelError, match="must have same reduction dim"):
+    with pytest.raises(ModelError, match="rows of width 2 by a parameter for rows of width 6"):
         trace(Narrow(), 6, training=True)
     assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
