@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.edge_columns import EDGE_COLUMN, fill_of
+from planner.edge_sets import is_edge_set
 from planner.errors import PlanError
 from planner.nodes import (
     Aggregate,
@@ -39,6 +40,7 @@ from planner.spec import (
     Ref,
     Spec,
     ValueType,
+    is_static_column,
     operator_name,
 )
 from planner.steps.total import Total
@@ -126,10 +128,11 @@ def _random(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
 
 
 def _edges(argument: Argument, call: Call) -> EdgeSet:
-    if argument == "graph" or argument == "self_loops":
-        return argument  # type: ignore[return-value]  # mypy does not narrow a union member by comparison
+    if is_edge_set(argument):
+        return str(argument)
     raise PlanError(
-        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected 'graph' or 'self_loops'"
+        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected 'graph' or 'self_loops', or one "
+        "of a relation, such as 'graph:0'"
     )
 
 
@@ -168,7 +171,7 @@ def _edge_column(call: Call, values: Values, ordinal: int, weighted: bool) -> No
 
 def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     name = call.arguments[0]
-    if name not in STATIC_COLUMNS:
+    if not is_static_column(name):
         raise PlanError(
             f"{call.op} ({call.where or call.layer}) names the column {name!r}; expected one of {STATIC_COLUMNS}"
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from planner.edge_sets import base_of
 from planner.spec import Call, EdgeSet, Ref, Spec
 
 EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
@@ -58,7 +59,7 @@ def filled(name: str, edges: EdgeSet, fill: float | str) -> str:
     ('edge_attr[1.0]', 'edge_attr[mean]', 'edge_type')
     """
     value = fill if isinstance(fill, str) or name == "edge_type" else float(fill)
-    return name if edges == "graph" else f"{name}[{value}]"
+    return name if base_of(edges) == "graph" else f"{name}[{value}]"
 
 
 def fill_of(name: str) -> tuple[str, float | str | None]:

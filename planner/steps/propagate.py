@@ -9,7 +9,7 @@ from planner.layout import Layout
 from planner.physical import Column, Plan
 from planner.spec import EdgeSet
 from planner.statistics import Statistics
-from planner.steps.backward import CONSTANTS, Backward
+from planner.steps.backward import Backward, is_constant
 from planner.steps.step import AtSources, InputStep
 from planner.traits import EngineTraits
 from planner.work import Work
@@ -54,7 +54,7 @@ class PropagateStep(InputStep):
 
     def differentiate(self, backward: Backward) -> None:
         """Add a propagate over the reverse graph, under the same vertex placement."""
-        gradient = None if self.input in CONSTANTS else backward.gradient(self.output)
+        gradient = None if is_constant(self.input) else backward.gradient(self.output)
         if gradient is None:
             return
         column = backward.column(self.input, self.output.shape)

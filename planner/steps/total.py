@@ -11,7 +11,7 @@ from planner.nodes import GraphOperator, Node, operator
 from planner.physical import Column, Plan, Stage, StageInput, StageOutput
 from planner.spec import TRACK, Call, Ref, TotalKind, ValueType
 from planner.statistics import Statistics
-from planner.steps.backward import CONSTANTS, Backward
+from planner.steps.backward import Backward, is_constant
 from planner.steps.step import AtSources, InputStep
 from planner.traits import EngineTraits
 from planner.work import Work
@@ -80,7 +80,7 @@ class TotalStep(InputStep):
 
     def differentiate(self, backward: Backward) -> None:
         """Add the same total of the gradient, or for moments, a stage that reads the mean of the gradient."""
-        gradient = None if self.input in CONSTANTS else backward.gradient(self.output)
+        gradient = None if is_constant(self.input) else backward.gradient(self.output)
         if gradient is None:
             return
         if self.kind == "moments":

@@ -17,6 +17,7 @@ from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.edge_columns import LOOP, fill_of
+from planner.edge_sets import as_given, relation_of
 from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]
@@ -178,6 +179,14 @@ class Edges:
         weight = None if given is None else loops.weights(given).numpy()[order]
         return Edges(self.vertices, src[order], dst[order], weight, columns=column)
 
+    def of_type(self, number: int) -> Edges:
+        """Return the edges of one type, in the order that they have here."""
+        kept = torch.nonzero(self.column("edge_type") == number).view(-1)
+        places = kept.numpy()
+        weight = None if self.weight is None else self.weight[places]
+        data = {name: column[kept] for name, column in self.data.items()}
+        return Edges(self.vertices, self.src[places], self.dst[places], weight, data=data)
+
     def in_degree(self) -> Tensor:
         """Return the number of in-edges, at least 1. float32 [vertices]."""
         return self.block.in_degree
@@ -197,7 +206,7 @@ def first_rows(matrix: Tensor, rows: int) -> Tensor:
 
 
 class EdgeSets:
-    """A graph's edge sets by name. The set with self-loops is made at its first use.
+    """A graph's edge sets by name. Sets with self-loops and relations are made at their first use.
 
     Args:
         graph: The graph's own edges.
@@ -206,16 +215,18 @@ class EdgeSets:
 
     def __init__(self, graph: Edges, counts: Sequence[int] = ()) -> None:
         self.graph = graph
+        self._made: dict[EdgeSet, Edges] = {"graph": graph}
         self._counts = counts
         self._first: dict[tuple[EdgeSet, int], Edges] = {}
 
-    @cached_property
-    def self_loops(self) -> Edges:
-        """The edges with exactly one self-loop at every vertex."""
-        return self.graph.with_self_loops()
-
     def __getitem__(self, name: EdgeSet) -> Edges:
-        return self.graph if name == "graph" else self.self_loops
+        if name not in self._made:
+            base, relation = as_given(name), relation_of(name)
+            if name != base:
+                self._made[name] = self[base].with_self_loops()
+            elif relation is not None:
+                self._made[name] = self.graph.of_type(relation)
+        return self._made[name]
 
     def within(self, name: EdgeSet, level: int | None) -> Edges:
         """Return the edges that end within a level; None: all edges. They are made once."""

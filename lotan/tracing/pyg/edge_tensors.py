@@ -15,6 +15,7 @@ from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
 from lotan.tracing.pyg.recipes import Recipe, recipe_of
 from planner.edge_columns import LOOP
+from planner.edge_sets import relation_of
 from planner.spec import EdgeSet
 
 Meaning = TypeVar("Meaning")
@@ -25,6 +26,7 @@ NOT_AGAIN = (
     "normalised over the edges of a vertex. Add the self-loops before"
 )
 OTHER_EDGES = "reads edges that are not those of the graph; pass on the edge_index that forward is given"
+OTHER_ROWS = "reads rows of another type of vertices than these edges have at their {}, or rows of edges"
 LEAST_SCORE = -1e30
 """The score of an edge that does not count. Its exponential is 0 beside that of any other edge."""
 
@@ -97,6 +99,7 @@ class EdgeTensors:
         self.columns: Identities[tuple[str, EdgeSet]] = Identities()  # the graph's own columns of edges
         self._recipes: Identities[Recipe] = Identities()
         self._no_loops: Identities[bool] = Identities()  # the masks that choose all edges but the self-loops
+        self._by_count = {self.edge_count(name).node.expr: name for name in graph.edge_sets}
 
     # Tensors of edges
 
@@ -176,8 +179,7 @@ class EdgeTensors:
             value = value.shape[0] if value.dim() else None
         if not isinstance(value, torch.SymInt):
             return None
-        names: tuple[EdgeSet, ...] = ("graph", "self_loops")
-        return next((name for name in names if value.node.expr == self.edge_count(name).node.expr), None)
+        return self._by_count.get(value.node.expr)
 
     # Values on edges
 
@@ -241,9 +243,20 @@ class EdgeTensors:
         return self._scatter(x, end.end, end.index.edges)
 
     def _scatter(self, x: Tensor, end: str, edges: EdgeSet) -> Tensor:
+        self._require_ends(x, end, edges)
         rows = cast(Tensor, torch.ops.lotan.scatter(x, self.graph.edges(edges).index, end, edges))
         self._recipes[rows] = Recipe(lambda edges: self._scatter(x, end, edges))
         return rows
+
+    def _require_ends(self, x: Tensor, end: str, edges: EdgeSet) -> None:
+        """Refuse rows of vertices of another type than edges have at an end."""
+        if relation_of(edges) is None:
+            return
+        of = self.graph.edges(edges)
+        count: Any = of.num_vertices if end == "destination" or of.num_sources is None else of.num_sources
+        rows: Any = x.shape[0] if x.dim() else None
+        if isinstance(rows, torch.SymInt) and isinstance(count, torch.SymInt) and rows.node.expr != count.node.expr:
+            raise self.refuse(OTHER_ROWS.format(end))
 
     def aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
         """Aggregate edge rows [num_edges, *shape] to the vertices where they end, [num_vertices, *shape].
