@@ -1,8 +1,8 @@
 """The types of vertices of a graph that has several, and the relations between them.
 
-All vertices lie in one table, in which features of all types begin at the same column: the features of a type of width w are
-the first w columns, and what lies beyond is 0. The last column holds the number of the vertex's type. The type of an edge is
-the number of its relation. So such a graph is laid out, moved and checked as any other.
+All vertices lie in one table. The features of a type of width w are its first w columns, and what lies beyond is 0. The last
+column holds the number of the vertex's type. The type of an edge is the number of its relation. So such a graph is laid out,
+moved and checked as any other.
 """
 
 from __future__ import annotations

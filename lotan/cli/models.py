@@ -37,7 +37,7 @@ def make_model(
     """
     if types is not None and options.model in STOCK:
         raise ConfigurationError(
-            f"--model {options.model} is for one type of vertices, but the graph has {', '.join(types.names)}; give a model of your "
+            f"--model {options.model} is for one type of vertices, but the graph has {', '.join(types.names)}; give one of your "
             "own, MODULE:FACTORY, whose forward takes x_dict and edge_index_dict"
         )
     factory = factory_of(options.model, "--model")

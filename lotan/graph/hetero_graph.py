@@ -43,8 +43,8 @@ class HeteroGraph(Graph):
         dst: as in `lotan.Graph` (default: "dst", or "target" if that is there).
 
     Raises:
-        GraphError: a table cannot be read, a relation names an unknown type of vertices, an edge names an id that is not
-            among the vertices of its type, or several types have labels and `task_type` is None.
+        GraphError: a table cannot be read, or a relation names an unknown type of vertices. An edge names an id that is not
+            among the vertices of its type. Several types have labels, and `task_type` is None.
 
     Example:
         >>> import pandas as pd

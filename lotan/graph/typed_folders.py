@@ -1,4 +1,7 @@
-"""Folders with a table for each type of vertices, `vertices/author.parquet`, and each relation, `edges/author__writes__paper.parquet`."""
+"""Folders with a table for each type of vertices and each relation.
+
+Their names are such as `vertices/author.parquet` and `edges/author__writes__paper.parquet`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 VERTICES, EDGES = "vertices", "edges"
 BETWEEN = "__"
 """The sign between the parts of a relation, in the names of files."""
+FORM = f"SOURCE{BETWEEN}NAME{BETWEEN}DESTINATION"
 
 
 def is_typed(path: str | Path) -> bool:
@@ -38,16 +42,14 @@ def tables_of(
     folder = expanded(path)
     if not is_typed(folder):
         raise GraphError(
-            f"{folder} has no tables by type; expected {VERTICES}/TYPE.parquet and {EDGES}/SOURCE{BETWEEN}NAME{BETWEEN}DESTINATION.parquet."
+            f"{folder} has no tables by type; expected {VERTICES}/TYPE.parquet and {EDGES}/{FORM}.parquet."
         )
     vertices = {_name(place): _table(place, format, spark) for place in _entries(folder / VERTICES)}
     edges: dict[Relation, Any] = {}
     for place in _entries(folder / EDGES):
         relation = _relation(place)
         if relation is None:
-            raise GraphError(
-                f"{place}: the name says no relation; expected SOURCE{BETWEEN}NAME{BETWEEN}DESTINATION, such as author__writes__paper."
-            )
+            raise GraphError(f"{place}: the name says no relation; expected {FORM}, such as author__writes__paper.")
         edges[relation] = _table(place, format, spark)
     return vertices, edges
 

@@ -44,7 +44,8 @@ def source_of(
     """
     types, relations = check_types(vertices, edges)
     read = {name: _vertices(name, vertices[name], names) for name in types}
-    task = task_of(task_type, *([n for n in types if read[n][at]] for at in (1, 2)), types)
+    labelled, split = [n for n in types if read[n].labelled], [n for n in types if read[n].split]
+    task = task_of(task_type, labelled, split, types)
     widths = tuple(read[name].columns.features.shape[1] for name in types)
     if not any(widths):
         raise GraphError("No vertices have features. Give at least one type some, such as a 1 for every vertex.")

@@ -114,7 +114,7 @@ class EdgeIndex:
         types = self._edges["graph"].columns.get("edge_type")
         if types is None:
             raise ModelError(f"a layer reads the edges {name!r} of one type, but the graph's edges have no types")
-        return types == relation_of(name)
+        return types.eq(relation_of(name) or 0)
 
     def _self_loops(self, name: EdgeSet) -> SelfLoops:
         given = as_given(name)

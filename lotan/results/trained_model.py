@@ -189,7 +189,8 @@ def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:
     """Return the error for a graph whose types of vertices are not those of training."""
     if trained is None or given is None:
         several, one = ("training", "this one") if given is None else ("this one", "training")
-        return f"The graph of {several} has several types of vertices, and that of {one} has one; give the model a graph of its kind."
+        kinds = f"The graph of {several} has several types of vertices, and that of {one} has one"
+        return f"{kinds}; give the model a graph of its kind."
     for what, before, now in (
         ("types of vertices", trained.names, given.names),
         ("numbers of features", trained.widths, given.widths),
@@ -197,8 +198,8 @@ def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:
         ("type that is predicted", trained.task, given.task),
     ):
         if before != now:
-            break
-    return f"The graph differs from that of training in its {what}: {_said(now)} in place of {_said(before)}."
+            return f"The graph differs from that of training in its {what}: {_said(now)} in place of {_said(before)}."
+    return "The graph differs from that of training."
 
 
 def _said(value: Any) -> str:

@@ -102,9 +102,9 @@ class ImporterByType(Importer):
                 )
             result = result[self._types.task]
         rows = super().output(result, refuse)
-        found = self._type_of(rows)
-        if found not in (None, self._types.task):
-            raise refuse(f"forward returns rows of {found!r}, but the labels are those of {self._types.task!r}")
+        of = self._type_of(rows)
+        if of not in (None, self._types.task):
+            raise refuse(f"forward returns rows of {of!r}, but the labels are those of {self._types.task!r}")
         return rows
 
     def _type_of(self, rows: Tensor) -> str | None:

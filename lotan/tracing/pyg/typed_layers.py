@@ -73,7 +73,7 @@ def hgt_conv(
 
 
 class _OfRelation(NamedTuple):
-    """What a relation brings to its destinations."""
+    """The values that a relation brings to its destinations, and the weight that they have there."""
 
     values: Tensor  # [num_vertices, heads, channels]: the sum of the values at the sources, by their shares
     level: Tensor  # [num_vertices, heads]: the logarithm of the sum of the exponentials of the scores
