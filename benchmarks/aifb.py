@@ -25,7 +25,12 @@ from torch import Tensor
 import lotan
 from lotan.graph.files import data_directories
 
-TYPES = {"viewPerson": "person", "viewExternerAutor": "author", "viewPublikation": "publication", "viewProjekt": "project"}
+TYPES = {
+    "viewPerson": "person",
+    "viewExternerAutor": "author",
+    "viewPublikation": "publication",
+    "viewProjekt": "project",
+}
 """The types of vertices, by a part of the name. Texts are literals, and all others are things."""
 
 HIDDEN, BASES, EPOCHS = 16, 30, 50
@@ -117,7 +122,9 @@ def graph_of(folder: Path, edges: int) -> lotan.HeteroGraph:
         ends[kinds[0], short, kinds[1]].append((source, destination))
         ends[kinds[1], f"{short} of", kinds[0]].append((destination, source))
     tables = {
-        relation: dict(zip(("src", "dst"), (np.array(one, dtype=object) for one in zip(*pairs, strict=True)), strict=True))
+        relation: dict(
+            zip(("src", "dst"), (np.array(one, dtype=object) for one in zip(*pairs, strict=True)), strict=True)
+        )
         for relation, pairs in ends.items()
     }
     return lotan.HeteroGraph(vertices, tables)
@@ -136,7 +143,9 @@ def type_of(name: str, persons: dict[str, str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds (default: 10)")
-    parser.add_argument("--edges", type=int, default=50, help="edges of a vertex with a feature of its own (default: 50)")
+    parser.add_argument(
+        "--edges", type=int, default=50, help="edges of a vertex with a feature of its own (default: 50)"
+    )
     parser.add_argument("--engine", default="local", help="default: local")
     parser.add_argument("--out", default=str(RESULTS), help="file of the table, or - to print it alone")
     options = parser.parse_args()

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHOWN = 6
+"""The most relations that `words` names."""
+
 Relation = tuple[str, str, str]
 """The type of the sources, the name, and the type of the destinations."""
 
@@ -46,6 +49,18 @@ class VertexTypes:
         """Return the numbers of the types of a relation's sources and destinations."""
         source, _, destination = self.relations[relation]
         return self.names.index(source), self.names.index(destination)
+
+    @property
+    def words(self) -> str:
+        """The types and the first relations in words, and what their one table costs.
+
+        >>> VertexTypes(("author", "paper"), (2, 3), (("author", "writes", "paper"),), "paper").words
+        'author, paper in one table, whose every row is computed for each; graph:0 is author -> writes -> paper'
+        """
+        shown = [f"graph:{number} is {self.said(number)}" for number in range(len(self.relations))]
+        more = [f"and {len(shown) - SHOWN} more"] * (len(shown) > SHOWN)
+        table = f"{', '.join(self.names)} in one table, whose every row is computed for each"
+        return "; ".join([table, ", ".join([*shown[:SHOWN], *more])])
 
     def said(self, relation: int) -> str:
         """Return a relation in words."""

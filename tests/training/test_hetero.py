@@ -143,6 +143,7 @@ def test_means_and_maxima_collect_nothing() -> None:
         stage="physical"
     )
     assert "Collect" not in text
+    assert "graph:0 is author -> writes -> paper" in " ".join(text.split())
     assert "graph:0" in text
 
 
