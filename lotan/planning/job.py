@@ -110,8 +110,9 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     check_statistics(train, report.vertices)
     loss = loss_of(graph, task, outputs, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
-    types = "" if graph.vertex_types is None else graph.vertex_types.words
-    planned = planned.described(weights=graph.names.weight_words(graph.statistics.weighted), types=types)
+    weights = graph.names.weight_words(graph.statistics.weighted)
+    several = "" if graph.vertex_types is None else graph.vertex_types.words
+    planned = planned.described(weights=weights, types=several)
     warnings = (
         *graph.notes,
         *report.warnings,
