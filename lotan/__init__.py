@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lotan.batch.members import Member
     from lotan.batch.model_batch import ModelBatch
     from lotan.borders import MessengerError, PlanError
-    from lotan.graph import Graph
+    from lotan.graph import Graph, HeteroGraph
     from lotan.results.smoothing import CorrectAndSmooth, LabelPropagation
     from lotan.results.trained_model import TrainedModel, load
     from lotan.settings.config import TrainerConfig
@@ -60,6 +60,7 @@ __all__ = [
     "EngineError",
     "Graph",
     "GraphError",
+    "HeteroGraph",
     "LabelPropagation",
     "LotanError",
     "Member",
@@ -90,7 +91,7 @@ _OPTIMIZERS = (
     *("RMSprop", "Rprop", "ASGD"),
 )
 _PLACES = {
-    "Graph": "lotan.graph",
+    **dict.fromkeys(("Graph", "HeteroGraph"), "lotan.graph"),
     "Trainer": "lotan.training.trainer",
     "TrainerConfig": "lotan.settings.config",
     "Member": "lotan.batch.members",

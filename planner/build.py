@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.edge_columns import EDGE_COLUMN, fill_of
+from planner.edge_sets import BASES, is_edge_set
 from planner.errors import PlanError
 from planner.nodes import (
     Aggregate,
@@ -28,7 +29,6 @@ from planner.spec import (
     AGGREGATES,
     DISTRIBUTIONS,
     DROPOUT,
-    EDGE_SETS,
     PRODUCTS,
     STATIC_COLUMNS,
     TIMES_TOTAL,
@@ -42,6 +42,7 @@ from planner.spec import (
     Ref,
     Spec,
     ValueType,
+    is_static_column,
     operator_name,
 )
 from planner.steps.total import ChunkSum, Total
@@ -129,12 +130,11 @@ def _random(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
 
 
 def _edges(argument: Argument, call: Call) -> EdgeSet:
-    for known in EDGE_SETS:
-        if argument == known:
-            return known
+    if is_edge_set(argument):
+        return str(argument)
     raise PlanError(
         f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected "
-        f"{', '.join(map(repr, EDGE_SETS))}"
+        f"{', '.join(map(repr, BASES))}, or one of a relation, such as 'graph:0'"
     )
 
 
@@ -173,7 +173,7 @@ def _edge_column(call: Call, values: Values, ordinal: int, weighted: bool) -> No
 
 def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     name = call.arguments[0]
-    if name not in STATIC_COLUMNS:
+    if not is_static_column(name):
         raise PlanError(
             f"{call.op} ({call.where or call.layer}) names the column {name!r}; expected one of {STATIC_COLUMNS}"
         )

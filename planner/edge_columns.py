@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.spec import Call, EdgeSet, Ref, Spec, has_added_loops
+from planner.edge_sets import has_added_loops
+from planner.spec import Call, EdgeSet, Ref, Spec
 
 EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
 EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop")

@@ -20,6 +20,7 @@ class Options:
     engine_reason: str = ""  # the reason, in words, for the engine that `pricing` names
     free_bytes: int | None = None  # memory that was free when the engine was chosen; None: it did not matter
     weights: str = ""  # the column of the edges' weights, in words
+    types: str = ""  # the types of vertices and the relations of a graph that has several, in words
     memory: str = ""  # the estimated memory of the run, in words
     peak_bytes: int | None = None  # estimated peak of all processes on this host; None: the footprint of the plan
     memory_limit: int | None = None  # bytes that all processes together may take; None: no limit

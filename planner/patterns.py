@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from planner.edge_sets import has_added_loops
 from planner.nodes import Apply, EdgeWeight, Elementwise, Node, RowWise, Scatter, StaticColumn
-from planner.spec import ValueType
+from planner.spec import EdgeSet, ValueType, degree_column
 
 RESHAPES = frozenset({"aten.unsqueeze.default", "aten.view.default", "aten.reshape.default"})
 
@@ -33,9 +34,14 @@ def copied_source(message: Node) -> tuple[Node, bool] | None:
     return (copy.x, product is not None) if isinstance(copy, Scatter) and copy.end == "source" else None
 
 
-def divided_by_degree(total: Node, layer: str) -> Node:
-    """Return the mean over in-edges, given the sum over the graph's own edges."""
-    degree: Node = StaticColumn("in_degree", ValueType("vertex", ()))
+def has_degree(edges: EdgeSet) -> bool:
+    """Return True for an edge set whose in-degrees are a static column: edges as given, of all types or of one."""
+    return not has_added_loops(edges)
+
+
+def divided_by_degree(total: Node, edges: EdgeSet, layer: str) -> Node:
+    """Return the mean over in-edges, given the sum over an edge set that `has_degree`."""
+    degree: Node = StaticColumn(degree_column(edges), ValueType("vertex", ()))
     for depth in range(len(total.output.shape)):
         degree = RowWise("aten.unsqueeze.default", (degree, -1), (), ValueType("vertex", (1,) * (depth + 1)), layer)
     return Elementwise("aten.div.Tensor", (total, degree), (), total.output, layer)

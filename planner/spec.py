@@ -31,49 +31,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import log
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
+
+from planner.edge_sets import is_edge_set, relation_of
+from planner.vertex_types import VertexTypes
 
 Rows = Literal["vertex", "edge", "none"]
 """The things that the first dimension of a value counts. "none" is for values computed from parameters and constants
 alone."""
 
-EdgeSet = Literal["graph", "self_loops", "reversed", "reversed_self_loops"]
-"""The name of an edge set.
+EdgeSet = str
+"""The name of an edge set, see `planner.edge_sets`.
 
 "graph" has the edges as given. In "self_loops", exactly one self-loop per vertex replaces the graph's own self-loops.
 It has the weight of a self-loop that was there, else 1. Of several, it is the one of the greatest weight; among equal
 weights, of the greatest type; then of the greatest attributes, compared one after the other. PyG keeps the last one, but
 tables have no order. "reversed" and "reversed_self_loops" have the edges of these two with both ends exchanged.
+"graph:3" and "self_loops:3" are the same of the edges of type 3 alone.
 """
-
-EDGE_SETS: tuple[EdgeSet, ...] = get_args(EdgeSet)
-
-_REVERSED: Mapping[EdgeSet, EdgeSet] = {
-    "graph": "reversed",
-    "self_loops": "reversed_self_loops",
-    "reversed": "graph",
-    "reversed_self_loops": "self_loops",
-}
-
-
-def reversed_set(edges: EdgeSet) -> EdgeSet:
-    """Return the edge set that has the same edges with both ends exchanged.
-
-    >>> reversed_set("graph"), reversed_set("reversed_self_loops")
-    ('reversed', 'self_loops')
-    """
-    return _REVERSED[edges]
-
-
-def is_reversed(edges: EdgeSet) -> bool:
-    """Return True if an edge set has the graph's edges with both ends exchanged."""
-    return edges in ("reversed", "reversed_self_loops")
-
-
-def has_added_loops(edges: EdgeSet) -> bool:
-    """Return True if an edge set has exactly one self-loop at each vertex."""
-    return edges in ("self_loops", "reversed_self_loops")
-
 
 Ability = Literal["edge_columns", "edge_data", "extremes", "reversed_edges", "sparse_rows"]
 """An ability that some Graph Engines lack.
@@ -99,8 +74,41 @@ TOTALS: tuple[TotalKind, ...] = ("sum", "mean", "sample", "moments")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 """The graph's own columns.
 
-`in_degree` is float32 and at least 1. `gcn_scale` is (weighted in-degree)^-1/2, or 0 where that is not finite.
+`in_degree` is float32 and at least 1. `gcn_scale` is (weighted in-degree)^-1/2, or 0 where that is not finite. Both are there
+for relations too, such as `in_degree@graph:3` and `gcn_scale@self_loops:3`: see `is_static_column`.
 """
+
+
+def is_static_column(name: object) -> bool:
+    """Return True for the name of one of the graph's own columns.
+
+    >>> is_static_column("in_degree"), is_static_column("gcn_scale@self_loops:3"), is_static_column("in_degree@edges")
+    (True, True, False)
+    """
+    if name in STATIC_COLUMNS:
+        return True
+    kind, _, edges = str(name).partition("@")
+    return kind in ("in_degree", "gcn_scale") and is_edge_set(edges) and relation_of(edges) is not None
+
+
+def degree_column(edges: EdgeSet) -> str:
+    """Return the name of the column of in-degrees of an edge set.
+
+    >>> degree_column("graph"), degree_column("graph:3")
+    ('in_degree', 'in_degree@graph:3')
+    """
+    return "in_degree" if edges == "graph" else f"in_degree@{edges}"
+
+
+def edges_of_column(name: str) -> EdgeSet | None:
+    """Return the edge set from which a static column follows, or None for a column that the graph is given with.
+
+    >>> edges_of_column("in_degree"), edges_of_column("gcn_scale@self_loops:3"), edges_of_column("features")
+    ('graph', 'self_loops:3', None)
+    """
+    kind, _, edges = name.partition("@")
+    return (edges or "graph") if kind in ("in_degree", "gcn_scale") else None
+
 
 SOFTMAX_EPSILON = 1e-16
 """The term added to the sum in a softmax, as in torch_geometric.utils.softmax."""
@@ -266,6 +274,7 @@ class Spec:
     # the fewest types of edges that a layer tells apart by comparing, and the layer's name; None: no layer says so
     types: tuple[int, str] | None = None
     bounds: tuple[Bound, ...] = ()  # columns whose numbers layers take as types or classes
+    vertex_types: VertexTypes | None = None  # those of the graph that the model was traced for; None: it has one type
 
     @property
     def totals(self) -> tuple[Call, ...]:

@@ -8,7 +8,8 @@ from itertools import islice
 
 from planner.degrees import Degrees, within_hops
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
-from planner.spec import EdgeSet, Targets, has_added_loops
+from planner.edge_sets import has_added_loops, relation_of
+from planner.spec import EdgeSet, Targets
 
 LEVELS = 17
 """The number of levels whose sizes are estimated. Deeper levels count as the last of them.
@@ -47,6 +48,7 @@ class Statistics:
     evaluated: int | None = field(default=None, repr=False)  # vertices in any split; None: unknown
     # the attributes and types that edges have
     edge_data: EdgeData = field(default=NO_EDGE_DATA, repr=False)
+    relations: tuple[int, ...] = field(default=(), repr=False)  # number of edges of each type; (): not counted
 
     @property
     def targets(self) -> Targets:
@@ -62,11 +64,22 @@ class Statistics:
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
         """Return the number of edges of an edge set, or an estimate of those that end within a level."""
-        loops = has_added_loops(edges)
+        loops, share = has_added_loops(edges), self._share(edges)
         if within is None or not self._levels:
-            return self.edges - self.self_loops + self.vertices if loops else self.edges
+            found: float = (self.edges - self.self_loops) * share + self.vertices if loops else self.edges * share
+            return round(found)
         rows, found = self._levels[min(within, LEVELS - 1)]
+        found *= share
         return round(found * (1 - self.self_loops / max(1, self.edges)) + rows if loops else found)
+
+    def _share(self, edges: EdgeSet) -> float:
+        """Return the share of all edges that a relation has; 1 for an edge set of all types, or if they are not counted."""
+        relation = relation_of(edges)
+        if relation is None:
+            return 1.0
+        if relation < len(self.relations):
+            return self.relations[relation] / max(1, self.edges)
+        return 0.0 if self.relations else 1.0
 
     def rows_within(self, level: int | None) -> int:
         """Estimate the number of vertices from which a target can be reached in at most `level` edges. None: all vertices.

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from planner.edge_sets import has_added_loops, relation_of
 from planner.physical import Plan
-from planner.spec import EdgeSet, has_added_loops
+from planner.spec import EdgeSet, edges_of_column
 from planner.statistics import Statistics
 from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.steps.edge_step import EdgeStep
@@ -46,7 +47,7 @@ def data_bytes(plan: Plan, statistics: Statistics) -> int:
 
     One more number an edge tells whether it is a self-loop.
     """
-    read = any(stage.edge_columns(edges) for stage in plan.stages for edges in stage.edge_sets)
+    read = relations_of(plan) or any(stage.edge_columns(edges) for stage in plan.stages for edges in stage.edge_sets)
     return DATA_COPIES * 4 * (statistics.edge_data.numbers + 1) * statistics.edges if read else 0
 
 
@@ -63,11 +64,22 @@ def made_on_use(plan: Plan, statistics: Statistics, partitions: int) -> int:
     sizes = _Sizes(statistics, partitions)
     return (
         sum(sizes.rows_of_edges(edges, None) for edges in looped)
+        + sum(sizes.rows_of_edges(edges, None) + sizes.transpose((edges, None)) for edges in relations_of(plan))
         + sum(map(sizes.order, orders))
         + sum(map(sizes.transpose, _partial(steps)))
         + sum(sizes.neighbourhoods(scope, scope[0] in keyed) for scope in collected)
         + sum(KEY_BYTES * statistics.edge_count(edges) for edges in dropped)
     )
+
+
+def relations_of(plan: Plan) -> set[EdgeSet]:
+    """Return the edge sets of single types of edges that a plan reads."""
+    read = {edges for stage in plan.stages for edges in stage.edge_sets}
+    read |= {edges for column in plan.static_columns if (edges := edges_of_column(column.name)) is not None}
+    for step in chain.from_iterable(plan.passes):
+        if isinstance(step, EdgeStep | PropagateStep):
+            read.add(step.edges)
+    return {edges for edges in read if relation_of(edges) is not None}
 
 
 def _partial(steps: Iterable[Step]) -> set[Scope]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.edge_sets import is_reversed
 from planner.lower import Forward
 from planner.physical import Plan
-from planner.spec import EdgeSet, is_reversed
+from planner.spec import EdgeSet
 from planner.steps.edge_step import EdgeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step

@@ -109,7 +109,7 @@ EXAMPLES: Mapping[str, Example] = {
     "HANConv": Example(
         "HANConv(6, 4, (['a'], [('a', 'to', 'a'), ('a', 'by', 'a')]), heads=2)",
         "conv({'a': x}, {('a', 'to', 'a'): edge_index, ('a', 'by', 'a'): edge_index[:, edge_type == 1]})['a']",
-        "one type of vertices",
+        "several types: see HeteroGraph",
     ),
     "HEATConv": Example(
         "HEATConv(6, 3, 2, 3, 2, 2, 2)", "conv(x, edge_index, (x[:, 0] > 0).long(), edge_type, edge_attr)"
@@ -117,12 +117,12 @@ EXAMPLES: Mapping[str, Example] = {
     "HGTConv": Example(
         "HGTConv(6, 6, (['a'], [('a', 'to', 'a'), ('a', 'by', 'a')]), heads=2)",
         "conv({'a': x}, {('a', 'to', 'a'): edge_index, ('a', 'by', 'a'): edge_index[:, edge_type == 1]})['a']",
-        "one type of vertices",
+        "several types: see HeteroGraph",
     ),
     "HeteroConv": Example(
         "HeteroConv({('a', 'to', 'a'): SAGEConv(6, 3), ('a', 'by', 'a'): GraphConv(6, 3)}, aggr='mean')",
         "conv({'a': x}, {('a', 'to', 'a'): edge_index, ('a', 'by', 'a'): edge_index})['a']",
-        "one type of vertices",
+        "several types: see HeteroGraph",
     ),
     "HypergraphConv": Example(
         "HypergraphConv(6, 3)",

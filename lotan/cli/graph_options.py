@@ -43,8 +43,8 @@ def add_graph_options(
     places.add_argument(
         "--graph",
         metavar="PATH|URI|NAME",
-        help="a directory with vertices.parquet and edges.parquet, or its URI; an .npz file; or a name that\n"
-        "`lotan datasets` lists",
+        help="a directory with vertices.parquet and edges.parquet, or its URI; one with vertices/TYPE.parquet and\n"
+        "edges/SOURCE__NAME__DESTINATION.parquet; an .npz file; or a name that `lotan datasets` lists",
     )
     places.add_argument(
         "--vertices",
@@ -61,6 +61,11 @@ def add_graph_options(
         help=f"format of the tables: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}\n"
         "(default: from the ending of their names, or else parquet)",
     )
+    group.add_argument(
+        "--task-type",
+        metavar="TYPE",
+        help="the type of vertices whose labels are learnt, in a directory of several types (default: the one with labels)",
+    )
     group.add_argument("--undirected", action="store_true", help="add the reverse of every edge once (default: no)")
     columns = parser.add_argument_group("columns", "the names of columns, for tables")
     for name, said in COLUMNS.items():
@@ -74,7 +79,7 @@ def graph_said(options: argparse.Namespace) -> str:
 
 def graph_words(options: argparse.Namespace) -> list[str]:
     """Return the options of a graph as words of a command line."""
-    given = {"--table-format": options.table_format}
+    given = {"--table-format": options.table_format, "--task-type": options.task_type}
     for name in (*PLACES, *COLUMNS):
         given[f"--{name.replace('_', '-')}"] = getattr(options, name)
     words = [word for name, value in given.items() if value is not None for word in (name, value)]
@@ -99,9 +104,14 @@ def open_graph(options: argparse.Namespace, config: TrainerConfig, opened: ExitS
         ConfigurationError: If --vertices or --edges is missing.
         GraphError: If there is no such graph, or it cannot be read.
     """
-    from lotan.graph import Graph, sources
+    from lotan.graph import Graph, sources, typed_folders
 
     columns = column_arguments(options)
+    if options.graph is not None and typed_folders.is_typed(options.graph):
+        types = {} if options.task_type is None else {"task_type": options.task_type}
+        return Graph.read(options.graph, options.undirected, options.table_format, **columns, **types)
+    if options.task_type is not None:
+        raise ConfigurationError("--task-type goes with --graph for a directory of several types of vertices")
     given: dict[str, Any] = {"undirected": options.undirected, "format": options.table_format, **columns}
     if (options.vertices is None) != (options.edges is None):
         raise ConfigurationError("--vertices and --edges go together: give both, or --graph for a directory of both")

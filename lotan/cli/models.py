@@ -14,25 +14,36 @@ from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import one_output
 from planner.footprint import Footprint
+from planner.vertex_types import VertexTypes
 
 MOST_CLASSES = 10_000
 """More classes than this and than vertices are a mistake. A model would run out of memory before anybody noticed."""
 
 
-def make_model(options: argparse.Namespace, in_channels: int, out_channels: int) -> torch.nn.Module:
+def make_model(
+    options: argparse.Namespace, in_channels: int | dict[str, int], out_channels: int, types: VertexTypes | None = None
+) -> torch.nn.Module:
     """Return the model that the command line asks for, with weights drawn by --seed.
 
     Args:
         options: The options of the command.
-        in_channels: The number of features of a vertex.
+        in_channels: The number of features of a vertex, or of the vertices of each type.
         out_channels: The number of outputs.
+        types: The types of vertices of the graph; None: it has one.
 
     Raises:
         ConfigurationError: If the model, module or factory is unknown, or if the model does not have an option.
         ModelError: If the factory fails, or returns something other than a module.
     """
+    if types is not None and options.model in STOCK:
+        raise ConfigurationError(
+            f"--model {options.model} is for one type of vertices, but the graph has {', '.join(types.names)}; give one of your "
+            "own, MODULE:FACTORY, whose forward takes x_dict and edge_index_dict"
+        )
     factory = factory_of(options.model, "--model")
     arguments = _arguments(options, in_channels, out_channels)
+    if types is not None:
+        arguments["metadata"] = list(types.names), list(types.relations)
     return made(factory, arguments, options.seed, f"--model {options.model}")
 
 
@@ -56,7 +67,11 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
         )
         raise GraphError(f"vertices.label: {problem}. Number them from 0 on, without gaps.")
     loss = getattr(options, "loss", None)
-    return make_model(options, width, 1 if one_output(loss, task or graph.labels.task, outputs) else outputs)
+    outputs = 1 if one_output(loss, task or graph.labels.task, outputs) else outputs
+    types = graph.vertex_types
+    if types is None:
+        return make_model(options, width, outputs)
+    return make_model(options, dict(zip(types.names, types.widths, strict=True)), outputs, types)
 
 
 def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:
@@ -70,7 +85,7 @@ def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -
     return foreseen_of(make_model(options, width, GUESSED_OUTPUTS), graph, config) if width else None
 
 
-def _arguments(options: argparse.Namespace, in_channels: int, out_channels: int) -> dict[str, Any]:
+def _arguments(options: argparse.Namespace, in_channels: int | dict[str, int], out_channels: int) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "in_channels": in_channels,
         "hidden_channels": options.hidden,

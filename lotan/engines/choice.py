@@ -15,11 +15,12 @@ from lotan.memory.limit import MemoryLimit, heap_notes
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
+from planner.edge_sets import is_reversed
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.nodes import Aggregate, topological
 from planner.shares import DRIVER_BYTES
-from planner.spec import Spec, is_reversed
+from planner.spec import Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 from planner.turning import reversed_sets

@@ -142,7 +142,7 @@ def assemble(
     """
     if len(vertices.ids) == 0:
         raise no_vertices()
-    order = _order_of_ids(vertices.ids)
+    order = order_of_ids(vertices.ids)
     settled = settle(vertices.label, task, vertices.ids)
     ids = _own(vertices.ids[order])
     src, dst = _find_ends(ids, edges)
@@ -190,7 +190,7 @@ def edge_order(
     return [*of_attributes, *(key for key in (types, weight) if key is not None)]
 
 
-def _order_of_ids(ids: Ids) -> Positions | slice:
+def order_of_ids(ids: Ids) -> Positions | slice:
     """Return the order that sorts ids. If they are sorted already it is a slice, which copies nothing."""
     if len(ids) < 2 or bool(np.all(ids[1:] > ids[:-1])):
         return slice(None)
@@ -209,14 +209,14 @@ def _own(array: npt.NDArray[AnyType]) -> npt.NDArray[AnyType]:
 
 
 def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
-    src, dst = (_positions(ids, ends) for ends in (edges.src, edges.dst))
+    src, dst = (positions_of(ids, ends) for ends in (edges.src, edges.dst))
     dangling = np.flatnonzero((src < 0) | (dst < 0))
     if len(dangling):
         raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:EXAMPLES]])
     return src, dst
 
 
-def _positions(ids: Ids, ends: Ids) -> Positions:
+def positions_of(ids: Ids, ends: Ids) -> Positions:
     """Return the position of each end among the ids, or -1 for an end that is not among them."""
     if ids.dtype == ends.dtype == np.int64 and ids[0] == 0 and np.array_equal(ids, np.arange(len(ids))):
         return np.where((ends < 0) | (ends >= len(ids)), -1, ends)

@@ -70,13 +70,14 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
     )
 
 
-def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids) -> EdgeColumns:
+def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids, sources: Ids | None = None) -> EdgeColumns:
     """Read the edges.
 
     Args:
         table: the edges.
         names: the columns' names.
         ids: the vertices' ids, whose type the edges' ends must have.
+        sources: the ids of the sources, if they are vertices of another type (default: None).
 
     Raises:
         GraphError: an end is null or has another type than the ids, or a weight is null.
@@ -85,10 +86,11 @@ def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids) -> EdgeColumns:
     require_columns("edges", names.of_edges(), table.column_names)
     if table.num_rows == 0:
         return _no_edges(ids, names)
+    sources = ids if sources is None else sources
     src, dst = _ids(table, "edges", names.src), _ids(table, "edges", names.dst)
-    for column, ends in ((names.src, src), (names.dst, dst)):
-        if (ends.dtype == object) != (ids.dtype == object):
-            raise wrong_id_type("edges", column, _kind(ends), _kind(ids))
+    for column, ends, known in ((names.src, src, sources), (names.dst, dst, ids)):
+        if (ends.dtype == object) != (known.dtype == object):
+            raise wrong_id_type("edges", column, _kind(ends), _kind(known))
     weight = None if names.weight is None else _numbers(table, "edges", names.weight, src)
     attributes = None if names.edge_features is None else _features(table, src, names.edge_feature_columns, "edges")
     return EdgeColumns(src, dst, weight, attributes, _edge_types(table, src, names.edge_type))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lotan.arguments import require_flag
 from lotan.errors import GraphError
@@ -13,6 +13,7 @@ from lotan.graph.column_names import ColumnNames
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.sources import Source
 from planner.spec import Task
+from planner.vertex_types import VertexTypes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +56,11 @@ class GraphContent:
     def notes(self) -> tuple[str, ...]:
         """Remarks on columns and arrays that were given and are not read."""
         return self._source.notes
+
+    @property
+    def vertex_types(self) -> VertexTypes | None:
+        """The types of vertices and the relations of a graph that has several, or None."""
+        return None if self._source.types is None else self._source.types.types
 
     @cached_property
     def names(self) -> ColumnNames:
@@ -144,6 +150,15 @@ class GraphContent:
             return self
         source = replace(self._source, files=None, tables=self.tables(spark))
         return self._of(source, self.undirected, self._task)
+
+    def of_task(self, frame: Any) -> tuple[Any, str]:
+        """Return the rows of the vertices that have labels, which are all but in a graph of several types, and the ids' type.
+
+        Args:
+            frame: rows of a DataFrame of pandas or Spark, with `id` as engines read it, and other columns.
+        """
+        types = self._source.types
+        return (frame, self.id_type) if types is None else (types.of_task(frame), types.id_type)
 
     @cached_property
     def id_type(self) -> str:

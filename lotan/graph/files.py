@@ -301,15 +301,20 @@ def write_directory(directory: Path, graph: GraphArrays, overwrite: bool) -> Non
     parquet.write_table(kept, directory / EDGES)
 
 
-def make_room(directory: Path, overwrite: bool) -> None:
+def make_room(directory: Path, overwrite: bool, names: tuple[str, ...] = (VERTICES, EDGES)) -> None:
     """Remove the graph in a directory, if the user allows it.
+
+    Args:
+        directory: the directory.
+        overwrite: if True, the user allows it.
+        names: the names of what makes up a graph there.
 
     Raises:
         GraphError: a graph is there, and `overwrite` is False; or the place is a file.
     """
     if directory.exists() and not directory.is_dir():
         raise GraphError(f"{directory} is a file, and a graph is saved as a directory. Name another place.")
-    there = [directory / name for name in (VERTICES, EDGES) if (directory / name).exists()]
+    there = [directory / name for name in names if (directory / name).exists()]
     if there and not overwrite:
         raise GraphError(f"{directory} has a graph already. Name another place, or pass overwrite=True to replace it.")
     for place in there:

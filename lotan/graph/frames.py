@@ -44,10 +44,10 @@ def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
     names = names.present(vertices.columns)
     require_columns("vertices", names.of_vertices(), vertices.columns)
     return vertices.select(
-        _id(vertices, "vertices", names.id).alias("id"),
-        _features(vertices, names.feature_columns).alias("features"),
+        id_of(vertices, "vertices", names.id).alias("id"),
+        features_of(vertices, names.feature_columns).alias("features"),
         spark_labels.standard(vertices, names).alias("label"),
-        _split(vertices, names).alias("split"),
+        split_of(vertices, names).alias("split"),
     )
 
 
@@ -63,7 +63,7 @@ def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, un
     require_columns("edges", names.of_edges(), edges.columns)
     ends = []
     for end, column in (("src", names.src), ("dst", names.dst)):
-        ends.append(_id(edges, "edges", column).alias(end))
+        ends.append(id_of(edges, "edges", column).alias(end))
         if _is_string(edges, column) != _is_string(vertices, "id"):
             raise wrong_id_type("edges", column, *(_type(edges, column), _type(vertices, "id")))
     if names.weight is not None and not accepts("number", _kind(edges, names.weight)):
@@ -76,7 +76,7 @@ def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, un
 def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
     found = []
     if names.edge_features is not None:
-        found.append(_features(edges, names.edge_feature_columns, "edges").alias("edge_attr"))
+        found.append(features_of(edges, names.edge_feature_columns, "edges").alias("edge_attr"))
     if names.edge_type is not None:
         kind = _kind(edges, names.edge_type)
         if not (accepts("edge type", kind) and kind.whole):
@@ -151,6 +151,12 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     sizes = rows[0], ends[0], rows[1] or 0, ends[1]
     data = EdgeData(None if names.edge_features is None else ends[2] or 0, names.edge_type is not None)
     return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3], edge_data=data)
+
+
+def edges_by_type(edges: DataFrame, types: int) -> tuple[int, ...]:
+    """Return the number of edges of each type, with one job. The types are numbered, in a column `edge_type`."""
+    counts = {row[0]: row[1] for row in edges.groupBy("edge_type").count().collect()}
+    return tuple(counts.get(number, 0) for number in range(types))
 
 
 def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:
@@ -231,7 +237,7 @@ def _is_string(table: DataFrame, column: str) -> bool:
     return isinstance(table.schema[column].dataType, T.StringType)
 
 
-def _id(table: DataFrame, name: str, column: str) -> Column:
+def id_of(table: DataFrame, name: str, column: str) -> Column:
     """Return an id column: integers and strings as they are, decimals and floats, which `settled` has checked, as bigint."""
     kind = _kind(table, column)
     if not accepts("id", kind):
@@ -244,7 +250,8 @@ def _wide(table: DataFrame, column: str) -> Column:
     return F.col(column) if _is_string(table, column) else F.col(column).cast("bigint").alias(column)
 
 
-def _features(table: DataFrame, columns: tuple[str, ...], name: str = "vertices") -> Column:
+def features_of(table: DataFrame, columns: tuple[str, ...], name: str = "vertices") -> Column:
+    """Return features, or the attributes of edges, as array<float>."""
     kind = _kind(table, columns[0])
     if len(columns) == 1 and kind.base == "vector":
         from pyspark.ml.functions import vector_to_array
@@ -261,7 +268,7 @@ def _features(table: DataFrame, columns: tuple[str, ...], name: str = "vertices"
     return F.array(*(named(column).cast("float") for column in columns))
 
 
-def _split(vertices: DataFrame, names: ColumnNames) -> Column:
+def split_of(vertices: DataFrame, names: ColumnNames) -> Column:
     """Return the split as one of `SPLITS` or null. What is no split stays as it is, for the check to find."""
     if names.split is None:
         return F.lit(None).cast("string")

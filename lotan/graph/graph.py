@@ -15,7 +15,7 @@ from lotan.arguments import require_flag
 from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.files import expanded
-from lotan.graph import files, sources
+from lotan.graph import files, sources, typed_folders
 from lotan.graph.arrays import GraphArrays, as_given
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.column_names import column_names
@@ -118,7 +118,8 @@ class Graph(GraphContent):
         """Read an `.npz` file, a directory with tables of vertices and edges, or a graph by its name.
 
         A name is that of a built-in graph (`lotan.graph.built_in`) or of a file in `$LOTAN_DATA` or `../shared/data`.
-        The rows of a directory are read only when something asks for them, by Arrow or by Spark.
+        The rows of a directory are read only when something asks for them, by Arrow or by Spark. A directory with tables of
+        several types of vertices is read by `lotan.HeteroGraph.read`.
 
         Args:
             path_or_name: a path, the URI of a directory, or a name such as "digits".
@@ -135,6 +136,14 @@ class Graph(GraphContent):
             >>> Graph.read("digits").statistics.vertices
             1797
         """
+        if typed_folders.is_typed(path_or_name):
+            from lotan.graph.hetero_graph import HeteroGraph
+
+            if undirected:
+                raise GraphError(
+                    f"{path_or_name} has several types of vertices: add the reverses as relations of their own."
+                )
+            return HeteroGraph.read(path_or_name, format=format, spark=spark, **columns)
         if str(path_or_name) in BUILT_IN:
             if columns:
                 raise GraphError(
@@ -310,7 +319,8 @@ class Graph(GraphContent):
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
-        source = Source(self._source.names.standard_edges(), load=lambda: as_given(changed))
+        names = self._source.names.standard_edges()
+        source = Source(names, load=lambda: as_given(changed), types=self._source.types)
         graph = Graph._of(source, undirected=False)  # reverses are among the edges
         graph.__dict__["_arrays"] = changed
         return graph
@@ -355,12 +365,18 @@ class Graph(GraphContent):
 
     @cached_property
     def statistics(self) -> Statistics:
-        """The sizes that the Planner needs. For a graph in Spark they take two jobs."""
+        """The sizes that the Planner needs. For a graph in Spark they take two jobs, or three if vertices have types."""
+        types = None if self.vertex_types is None else len(self.vertex_types.relations)
         if self._source.tables is None:
-            return self.arrays().statistics
+            found = self.arrays().statistics
+            of_edges = self.arrays().edge_type
+            if types is None or of_edges is None:
+                return found
+            return replace(found, relations=tuple(np.bincount(of_edges, minlength=types).tolist()))
         from lotan.graph import frames
 
-        return frames.statistics(self._tables, self.names, self.undirected)
+        found = frames.statistics(self._tables, self.names, self.undirected)
+        return found if types is None else replace(found, relations=frames.edges_by_type(self._tables[1], types))
 
     @cached_property
     def profile(self) -> Profile:

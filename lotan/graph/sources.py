@@ -19,6 +19,7 @@ from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import TablePlaces
 from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns
+from lotan.graph.given_types import GivenTypes
 from lotan.graph.places import place_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Source:
     files: TablePlaces | None = None
     tables: tuple[DataFrame, DataFrame] | None = None
     notes: tuple[str, ...] = ()  # remarks on what was given and is not read
+    types: GivenTypes | None = None  # those of vertices, if there are several
 
     def read(self) -> tuple[VertexColumns, EdgeColumns]:
         """Read the vertices and edges of a graph outside Spark, in this process.
@@ -62,7 +64,7 @@ class Source:
                 "A graph in Spark cannot be pickled, as its tables belong to a session. Save it by graph.save(path), "
                 "and read it by lotan.Graph.read(path)."
             )
-        return _restored, (self.names, None if self.load is None else self.load(), self.files, self.notes)
+        return _restored, (self.names, None if self.load is None else self.load(), self.files, self.notes, self.types)
 
 
 def of_columns(vertices: VertexColumns, edges: EdgeColumns, notes: tuple[str, ...] = ()) -> Source:
@@ -75,11 +77,12 @@ def _restored(
     columns: tuple[VertexColumns, EdgeColumns] | None,
     tables: TablePlaces | None,
     notes: tuple[str, ...],
+    types: GivenTypes | None,
 ) -> Source:
     """Return a source that was pickled."""
     if columns is None:
-        return Source(names, files=tables, notes=notes)
-    return replace(of_columns(*columns, notes), names=names)
+        return Source(names, files=tables, notes=notes, types=types)
+    return replace(of_columns(*columns, notes), names=names, types=types)
 
 
 def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:

@@ -16,7 +16,8 @@ from lotan.errors import ModelError
 from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
 from planner.edge_columns import LOOP, filled
-from planner.spec import AGGREGATES, EdgeSet, has_added_loops, is_reversed, reversed_set
+from planner.edge_sets import as_given, has_added_loops, is_reversed, relation_of, reversed_set
+from planner.spec import AGGREGATES, EdgeSet, edges_of_column, is_static_column
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Edges:
     # what the graph has of attributes [num_edges, width] and types [num_edges], by the names of `planner.edge_columns`;
     # and perhaps "edge_loop" [num_edges, 1], which follows from the index
     columns: Mapping[str, Tensor] = field(default_factory=dict)
+    num_sources: int | None = None  # where edges begin at vertices of another type than they end at
 
 
 class EdgeIndex:
@@ -74,7 +76,7 @@ class EdgeIndex:
         self.num_vertices = num_vertices
         columns = _edge_columns(edge_index.shape[1], None if edge_attr is None else edge_attr.to(dtype), edge_type)
         self._edges: dict[EdgeSet, Edges] = {"graph": Edges("graph", edge_index, weight, num_vertices, columns)}
-        self._loops: SelfLoops | None = None  # made on first use
+        self._loops: dict[EdgeSet, SelfLoops] = {}  # made on first use, by the set without them
         self._columns: dict[str, Tensor] = {}
 
     @classmethod
@@ -84,24 +86,49 @@ class EdgeIndex:
         graph.num_vertices = num_vertices
         graph._edges = dict(edges)
         graph._columns = dict(columns)
-        graph._loops = None
+        graph._loops = {}
         return graph
 
     def edges(self, name: EdgeSet = "graph") -> Edges:
         """Return an edge set by its name, which is one of `planner.spec.EdgeSet`."""
-        if name not in self._edges and is_reversed(name):
-            given = self.edges(reversed_set(name))
-            self._edges[name] = replace(given, name=name, index=given.index.flip(0))  # edges keep their order
-        elif name not in self._edges:
-            given = self._edges["graph"]
-            loops = self._self_loops()
-            self._edges[name] = Edges(name, loops.index, loops.weights(given.weight), self.num_vertices, {})
+        if name not in self._edges:
+            self._edges[name] = self._made(name)
         return self._edges[name]
 
-    def _self_loops(self) -> SelfLoops:
-        if self._loops is None:
-            self._loops = self_loops(self._edges["graph"].index, self.num_vertices)
-        return self._loops
+    @property
+    def edge_sets(self) -> tuple[EdgeSet, ...]:
+        """The names of the edge sets that were given or made so far."""
+        return tuple(self._edges)
+
+    def _made(self, name: EdgeSet) -> Edges:
+        if is_reversed(name):
+            other = self.edges(reversed_set(name))  # edges keep their order
+            ends = (
+                (other.num_vertices, other.num_sources)
+                if other.num_sources is None
+                else (other.num_sources, other.num_vertices)
+            )
+            return replace(other, name=name, index=other.index.flip(0), num_vertices=ends[0], num_sources=ends[1])
+        if not has_added_loops(name):
+            given, chosen = self._edges["graph"], self._of_type(name)
+            columns = {key: column[chosen] for key, column in given.columns.items()}
+            return Edges(name, given.index[:, chosen], given.weight[chosen], self.num_vertices, columns)
+        loops = self._self_loops(name)
+        weight = loops.weights(self.edges(as_given(name)).weight)
+        return Edges(name, loops.index, weight, self.num_vertices, {})
+
+    def _of_type(self, name: EdgeSet) -> Tensor:
+        """Return True for each edge of the graph that is of the type of a set, bool [num_edges]."""
+        types = self._edges["graph"].columns.get("edge_type")
+        if types is None:
+            raise ModelError(f"a layer reads the edges {name!r} of one type, but the graph's edges have no types")
+        return types.eq(relation_of(name) or 0)
+
+    def _self_loops(self, name: EdgeSet) -> SelfLoops:
+        given = as_given(name)
+        if given not in self._loops:
+            self._loops[given] = self_loops(self.edges(given).index, self.num_vertices)
+        return self._loops[given]
 
     def spread(self, values: Tensor, edges: EdgeSet) -> Tensor:
         """Return a number for each edge of the graph as one for each edge of an edge set. Added self-loops have 1.
@@ -110,9 +137,12 @@ class EdgeIndex:
             values: the numbers [num_edges].
             edges: the edge set.
         """
+        if relation_of(edges) is not None:
+            values = values[self._of_type(edges)]
         if not has_added_loops(edges):
             return values
-        return self._self_loops().column(values.view(-1, 1), self._edges["graph"].index[1], 1.0).view(-1)
+        ends = self.edges(as_given(edges)).index[1]
+        return self._self_loops(edges).column(values.view(-1, 1), ends, 1.0).view(-1)
 
     def has_edge_column(self, name: str) -> bool:
         """Return True if the graph's edges have the column "edge_attr" or "edge_type"."""
@@ -131,7 +161,7 @@ class EdgeIndex:
         Raises:
             ModelError: the edges have no such column.
         """
-        given = self._with_loops() if name == LOOP else self._edges["graph"]
+        given = self._with_loops(as_given(edges)) if name == LOOP else self.edges(as_given(edges))
         if name not in given.columns:
             raise ModelError(
                 f"a layer reads {name}, but the graph's edges have none: {GIVE[name]}"
@@ -141,16 +171,17 @@ class EdgeIndex:
         chosen, key = self.edges(edges), filled(name, edges, fill)
         column = chosen.columns.get(name)
         if column is None:
-            values = given.columns[name]
-            column = self._self_loops().column(values, given.index[1], fill) if has_added_loops(edges) else values
+            column = given.columns[name]
+            if has_added_loops(edges):
+                column = self._self_loops(edges).column(column, given.index[1], fill)
         return cast(Tensor, torch.ops.lotan.edge_column(column, key, edges))
 
-    def _with_loops(self) -> Edges:
-        """Return the graph's own edges with their column "edge_loop", which is made at its first use."""
-        given = self._edges["graph"]
+    def _with_loops(self, name: EdgeSet) -> Edges:
+        """Return edges as given with their column "edge_loop", which is made at its first use."""
+        given = self.edges(name)
         if LOOP not in given.columns:
             loop = (given.index[0] == given.index[1]).to(given.weight.dtype).view(-1, 1)
-            given = self._edges["graph"] = replace(given, columns={**given.columns, LOOP: loop})
+            given = self._edges[name] = replace(given, columns={**given.columns, LOOP: loop})
         return given
 
     def column(self, name: str) -> Tensor:
@@ -167,12 +198,11 @@ class EdgeIndex:
         return cast(Tensor, torch.ops.lotan.vertex_input(self._columns[name], name))
 
     def _compute(self, name: str) -> Tensor:
-        if name == "in_degree":
-            edges = self.edges("graph")
+        if is_static_column(name) and (of := edges_of_column(name)) is not None:
+            edges = self.edges(of)
+            if name.startswith("gcn_scale"):
+                return gcn_scale(edges.index[1], edges.weight, self.num_vertices).to(edges.weight.dtype)
             return torch.bincount(edges.index[1], minlength=self.num_vertices).clamp(min=1).to(edges.weight.dtype)
-        if name in ("gcn_scale@graph", "gcn_scale@self_loops"):
-            edges = self.edges("graph" if name.endswith("@graph") else "self_loops")
-            return gcn_scale(edges.index[1], edges.weight, self.num_vertices).to(edges.weight.dtype)
         raise ModelError(
             f"a layer asked for the vertex column {name!r}; expected in_degree, gcn_scale@graph or gcn_scale@self_loops"
         )

@@ -12,7 +12,8 @@ from torch import Tensor
 from lotan.errors import ConfigurationError, ModelError
 from lotan.nn.edge_index import GIVE, EdgeIndex, Edges, Graph, aggregate, as_edge_index, edge_softmax
 from planner.edge_columns import REDUCTIONS
-from planner.spec import AGGREGATES, EdgeSet, has_added_loops
+from planner.edge_sets import has_added_loops
+from planner.spec import AGGREGATES, EdgeSet
 
 _MESSAGE_ARGUMENTS = ("x_j", "x_i", "edge_weight", "edge_attr", "edge_type")
 _UPDATE_ARGUMENTS = ("aggregated", "x")

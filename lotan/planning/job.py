@@ -112,7 +112,9 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     check_statistics(train, report.vertices)
     loss = loss_of(graph, task, outputs, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
-    planned = planned.described(weights=graph.names.weight_words(graph.statistics.weighted))
+    weights = graph.names.weight_words(graph.statistics.weighted)
+    several = "" if graph.vertex_types is None else graph.vertex_types.words
+    planned = planned.described(weights=weights, types=several)
     warnings = (
         *graph.notes,
         *report.warnings,
@@ -236,6 +238,8 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
+    if graph.vertex_types is not None:
+        return graph.vertex_types.width  # the model knows the width of each type
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
@@ -263,8 +267,8 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
     few = few_of(sizes.vertices, sizes.edges)
-    train = trace(model, width, training=True, data=data, weighted=weighted, few=few)
-    return train, trace(model, width, training=False, data=data, weighted=weighted, few=few)
+    train = trace(model, width, training=True, data=data, weighted=weighted, few=few, types=graph.vertex_types)
+    return train, trace(model, width, training=False, data=data, weighted=weighted, few=few, types=graph.vertex_types)
 
 
 def takes_roots(spec: Spec) -> bool:

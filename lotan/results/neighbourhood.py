@@ -10,7 +10,8 @@ import numpy.typing as npt
 from lotan.arguments import described
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph
-from planner.spec import Spec, is_reversed
+from planner.edge_sets import is_reversed
+from planner.spec import Spec
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from lotan.borders import spark_translated
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_engine, open_engine, placed
-from lotan.errors import ModelError, StageError
+from lotan.errors import GraphError, ModelError, StageError
 from lotan.files import DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
@@ -28,6 +28,7 @@ from lotan.validation import check_graph
 from planner.rules import REPAID_BY_EPOCHS
 from planner.spec import LossSpec, Spec
 from planner.steps.pipe import PipeStep
+from planner.vertex_types import VertexTypes
 
 if TYPE_CHECKING:
     from lotan.results.vertex_explanation import VertexExplanation
@@ -52,7 +53,7 @@ class TrainedModel:
     edges: Mapping[str, bool] = field(default_factory=dict)  # `edges_of` the graph of training; empty: not known
 
     def predict(self, graph: Graph, **options: Any) -> Any:
-        """Predict every vertex of a graph.
+        """Predict every vertex of a graph, or every one of the type that has labels.
 
         Args:
             graph: A graph with features as wide as those of training. Labels and splits are not read.
@@ -114,10 +115,12 @@ class TrainedModel:
             output = last.outputs[0].name
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
-            return use(engine.read(handle), graph.id_type)
+            return use(*graph.of_task(engine.read(handle)))
 
     def _check(self, graph: Graph) -> None:
         """Check that the model can read a graph."""
+        if graph.vertex_types != self.spec.vertex_types:
+            raise GraphError(_other_types(self.spec.vertex_types, graph.vertex_types))
         reads, types = edge_demands(self.spec)
         check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, self.spec.bounds)
 
@@ -162,6 +165,10 @@ class TrainedModel:
             >>> list(explained.edges.columns)
             ['src', 'dst', 'influence']
         """
+        if self.spec.vertex_types is not None:
+            raise ModelError(
+                "explain_vertex explains graphs of one type of vertices; this model was trained on several"
+            )
         from lotan.results.vertex_explanation import explain_vertex
 
         self._check(graph)
@@ -176,6 +183,27 @@ class TrainedModel:
         content |= {"classes": list(self.classes)} if self.classes else {}
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:
+    """Return the error for a graph whose types of vertices are not those of training."""
+    if trained is None or given is None:
+        several, one = ("training", "this one") if given is None else ("this one", "training")
+        kinds = f"The graph of {several} has several types of vertices, and that of {one} has one"
+        return f"{kinds}; give the model a graph of its kind."
+    for what, before, now in (
+        ("types of vertices", trained.names, given.names),
+        ("numbers of features", trained.widths, given.widths),
+        ("relations", [" -> ".join(one) for one in trained.relations], [" -> ".join(one) for one in given.relations]),
+        ("type that is predicted", trained.task, given.task),
+    ):
+        if before != now:
+            return f"The graph differs from that of training in its {what}: {_said(now)} in place of {_said(before)}."
+    return "The graph differs from that of training."
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else ", ".join(map(str, value))
 
 
 def edges_of(graph: Graph) -> dict[str, bool]:

@@ -15,6 +15,7 @@ from lotan.stages.fields import Reader, one_of, size_of
 from lotan.stages.losses import validate_loss
 from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
+from planner.edge_sets import BASES, is_edge_set
 from planner.physical import Counts, Overflow, Part, SourceGradients, Stage, StageInput, StageOutput
 from planner.spec import (
     Argument,
@@ -31,11 +32,12 @@ from planner.spec import (
     Task,
     ValueType,
 )
+from planner.vertex_types import Relation, VertexTypes
 
 Plain = dict[str, Any]
 
 _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
-_ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
+_ROWS, _TASKS = get_args(Rows), get_args(Task)
 _OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
 _METRICS = tuple(sorted({name for names in FURTHER.values() for name in names}))
 _ROLES = ("vertex", "source", "total")
@@ -133,7 +135,13 @@ def encode_spec(spec: Spec) -> Plain:
         "calls": [_encode_call(call) for call in spec.calls],
         "output": spec.output,
         "bounds": [[one.column, one.place, one.limit, one.layer] for one in spec.bounds],
+        **({} if spec.vertex_types is None else {"vertex_types": _encode_types(spec.vertex_types)}),
     }
+
+
+def _encode_types(types: VertexTypes) -> Plain:
+    relations = [list(relation) for relation in types.relations]
+    return {"names": list(types.names), "widths": list(types.widths), "relations": relations, "task": types.task}
 
 
 def _encode_call(call: Call) -> Plain:
@@ -212,6 +220,7 @@ def decode_spec(data: Any) -> Spec:
         calls=read.items("calls", _decode_call),
         output=read.text("output"),
         bounds=read.items("bounds", _decode_bound) if read.has("bounds") else (),
+        vertex_types=read.optional("vertex_types", _decode_types) if read.has("vertex_types") else None,
     )
 
 
@@ -223,8 +232,39 @@ def _decode_bound(data: Any) -> Bound:
     return Bound(str(column), size_of(place, "bound"), size_of(limit, "bound"), str(layer))
 
 
-def _edge_set(value: Any) -> Any:
-    return one_of(value, _EDGE_SETS, "edge set")
+def _decode_types(data: Any) -> VertexTypes:
+    read = Reader(data, "types of vertices")
+    found = VertexTypes(
+        names=read.items("names", _text),
+        widths=read.items("widths", lambda value: size_of(value, "width")),
+        relations=read.items("relations", _relation),
+        task=read.text("task"),
+    )
+    ends = {end for relation in found.relations for end in (relation[0], relation[2])}
+    if len(found.names) != len(found.widths) or not {found.task, *ends} <= set(found.names):
+        raise StageError(f"types of vertices: {found!r} do not fit together")
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise StageError(f"types of vertices: {value!r} is no name")
+    return value
+
+
+def _relation(value: Any) -> Relation:
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        raise StageError(f"types of vertices: {value!r} is no relation")
+    source, name, destination = map(_text, value)
+    return source, name, destination
+
+
+def _edge_set(value: Any) -> EdgeSet:
+    if not is_edge_set(value):
+        raise StageError(
+            f"edge set: {value!r} is none; expected {', '.join(BASES)}, or one of a relation: graph:0"
+        )
+    return str(value)
 
 
 def _decode_input(data: Any) -> StageInput:

@@ -187,7 +187,7 @@ def _random(name: str, kind: str, p: float, key: int | str, call: Call) -> Evalu
 def block(frame: Frame, edges: str) -> EdgeBlock:
     """Return the chunk's in-edges of an edge set. Raise a StageError if the chunk has none."""
     try:
-        return frame.chunk.edges[cast(EdgeSet, edges)]  # no chunk has edges of another name
+        return frame.chunk.edges[edges]
     except KeyError:
         raise StageError(f"the chunk has no edges of the set {edges!r}, but the stage reads them") from None
 

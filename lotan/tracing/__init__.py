@@ -20,13 +20,14 @@ from lotan.nn.unwrapping import uncompiled
 from lotan.tracing.check import FEW, SAMPLE_EDGES, SAMPLE_VERTICES, check_on_few, check_trace
 from lotan.tracing.form import form_of
 from lotan.tracing.graph_columns import GraphColumns
-from lotan.tracing.pyg import Importer
+from lotan.tracing.pyg import Importer, ImporterByType
 from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
-from lotan.tracing.signature import takes_tensors, wanted
+from lotan.tracing.signature import Wanted, takes_tensors, wanted
 from lotan.tracing.transcript import Transcript
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
+from planner.vertex_types import VertexTypes
 
 __all__ = ["few_of", "forget_traces", "takes_tensors", "trace"]
 
@@ -46,18 +47,21 @@ def trace(
     data: EdgeData = NO_EDGE_DATA,
     weighted: bool = False,
     few: tuple[int, int] | None = None,
+    types: VertexTypes | None = None,
 ) -> Spec:
     """Return the Spec of a model.
 
     Args:
         model: a module whose `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers,
             and returns [num_vertices, outputs]. A forward that takes `x` and `edge_index`, as PyG's models do, is
-            traced too. The model's attributes are not changed.
+            traced too, and for a graph with types of vertices one that takes `x_dict` and `edge_index_dict`. The model's
+            attributes are not changed.
         training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
         width: as in `lotan.tracing.graph_columns.GraphColumns`, which names the columns of the graph.
         data: as there.
         weighted: as there.
         few: the numbers of vertices and edges of a graph that has few of them, see `few_of`; None for other graphs.
+        types: as in `GraphColumns`.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -71,7 +75,7 @@ def trace(
     """
     _require_float32(model)
     _require_no_hooks(model)
-    form, columns = form_of(model), GraphColumns(width, data, weighted)
+    form, columns = form_of(model), GraphColumns(width, data, weighted, types)
     if form is None:
         return _trace(model, columns, training, few)
     key = form, columns, training, few
@@ -99,7 +103,7 @@ def few_of(vertices: int, edges: int) -> tuple[int, int] | None:
 
 def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> Spec:
     asked = wanted(model, columns)
-    importer = None if asked is None else Importer(asked, columns)
+    importer = _importer(asked, columns)
     parameters = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers()),
@@ -109,9 +113,17 @@ def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: t
         recording = record(model, parameters, columns, importer)
         spec = Transcript(columns.width, specs, recording).spec()
         check_trace(model, parameters, spec, columns.data, importer)
-        if few is not None:
+        if few is not None and columns.types is None:
             check_on_few(model, parameters, spec, few, columns.data, importer)
     return spec
+
+
+def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
+    if asked is None:
+        return None
+    if columns.types is None:
+        return Importer(asked, columns.weighted, columns.data.flat)
+    return ImporterByType(asked, columns.types, columns.weighted)
 
 
 def _parameter_spec(name: str, value: Tensor) -> ParameterSpec:
@@ -122,7 +134,8 @@ def _require_float32(model: torch.nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise ModelError(
-                f"parameter {name!r} has no shape yet (lazy initialisation); give its layer the width of its input"
+                f"parameter {name!r} has no shape yet (lazy initialisation); give its layer the width of its input, or "
+                "run the model once"
             )
         if parameter.dtype != torch.float32:
             raise ModelError(f"parameter {name!r} is {parameter.dtype}; expected torch.float32: call model.float()")

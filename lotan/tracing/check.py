@@ -7,12 +7,13 @@ torch.fx cannot see, such as the backward of a user's own torch.autograd.Functio
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
@@ -20,8 +21,10 @@ from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
 from planner.spec import DISTRIBUTIONS, DROPOUT, TOTAL, Argument, Bound, Call, Ref, RowCount, Spec
+from planner.vertex_types import VertexTypes
 
 SAMPLE_VERTICES, SAMPLE_EDGES = 7, 17
+SAMPLE_OF_TYPE, SAMPLE_OF_RELATION = 4, 5
 FEW = 2
 """The most vertices or edges of a graph for which a model's code is likely to branch."""
 OF_OUTPUT = "its output"
@@ -85,6 +88,32 @@ class Sample:
         ]
         shifted = torch.cat([index, self.index + len(features)], dim=1)
         return Sample(torch.cat([features, self.features]), shifted, *before)
+
+
+def sample_by_type(types: VertexTypes, weighted: bool) -> Sample:
+    """Return the graph of a check for a model of several types of vertices. Vertices of all types take turns.
+
+    The last vertex of each type has no edges. Each relation has a doubled edge and, where both ends are of one type, loops.
+
+    Args:
+        types: the types of vertices and the relations.
+        weighted: if True, each edge has another weight.
+    """
+    generator, several = torch.Generator().manual_seed(0), len(types.names)
+    numbers = torch.arange(SAMPLE_OF_TYPE * several) % several
+    features = torch.randn(len(numbers), types.width, generator=generator)
+    beyond = torch.arange(types.type_column) >= torch.tensor(types.widths)[numbers].unsqueeze(1)
+    features[:, : types.type_column][beyond] = 0
+    features[:, types.type_column] = numbers
+    found = []
+    for relation in range(len(types.relations)):
+        places = torch.randint(0, SAMPLE_OF_TYPE - 1, (2, SAMPLE_OF_RELATION), generator=generator)
+        places = torch.cat([places, places[:, :1], torch.ones(2, 1, dtype=torch.int64)], dim=1)
+        found.append(places * several + torch.tensor(types.ends(relation)).unsqueeze(1))
+    index = torch.cat(found, dim=1)
+    of_edges = torch.arange(len(types.relations)).repeat_interleave(SAMPLE_OF_RELATION + 2)
+    weight = torch.linspace(0.5, 1.5, len(of_edges))[torch.randperm(len(of_edges), generator=generator)]
+    return Sample(features, index, types=of_edges, weight=weight if weighted else None)
 
 
 def sample_graph(
@@ -170,9 +199,14 @@ def _checking(
 ) -> Iterator[Sample]:
     """Yield the graph of a check. Inside, gradients are recorded, and errors of the model become ModelErrors."""
     limit = number_of_types(spec)
-    sample = sample_graph(spec.width, data, limit[0] if limit is not None else 2, vertices, edges).bounded(spec.bounds)
-    if importer is not None:
-        sample = replace(sample, weight=importer.example_weights(edges))
+    if spec.vertex_types is not None:
+        sample = sample_by_type(spec.vertex_types, importer is not None and importer.weighted)
+        vertices = len(sample.features)
+    else:
+        types = limit[0] if limit is not None else 2
+        sample = sample_graph(spec.width, data, types, vertices, edges).bounded(spec.bounds)
+        if importer is not None:
+            sample = replace(sample, weight=importer.example_weights(edges))
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             yield sample
@@ -213,10 +247,14 @@ def _differences(
     features = sample.features
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((features, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
-    with _unchanging(model, theirs):
+    alike = spec.vertex_types is None  # else the rows of other types draw as well
+    with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws():
         expected = torch.func.functional_call(model, theirs, arguments, keywords)
+    expected = expected if importer is None else importer.output(expected, ModelError)
     torch.manual_seed(0)
-    given = run_calls(spec, mine, sample.features, sample.graph())
+    given = run_calls(spec, mine, sample.features, sample.graph(), drop=alike)
+    rows = None if importer is None else importer.rows(features)
+    given = given if rows is None else given[rows]
     pairs = [(OF_OUTPUT, given, expected)]
     cotangent = torch.linspace(-1, 1, expected.numel(), dtype=expected.dtype).view_as(expected)
     compared = _gradients(spec, mine, given, theirs, expected, cotangent) if gradients else []
@@ -248,6 +286,18 @@ def _is_rounding(
         return not _differences(model, wide, spec, sample.double(), importer, gradients=True)
     except (RuntimeError, TypeError):  # the model itself makes float32, which does not mix with float64
         return False
+
+
+class _WithoutDraws(TorchFunctionMode):
+    """Lets dropout do nothing, and makes all other random numbers alike, as `run_calls` does it with `drop=False`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("dropout", "dropout_"):
+            return args[0]
+        if name in ("rand_like", "randn_like", "bernoulli"):
+            return torch.full_like(args[0], 0.5)
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -303,8 +353,13 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
 
     Reductions over all vertices are known to mix rows. They are taken over the first graph both times.
     """
-    other = sample.features.flip(0, 1)[:5] * 1.5 + 0.25
-    both = sample.behind(other, torch.tensor([[0, 1, 2], [1, 2, 2]]))
+    if spec.vertex_types is None:
+        other = sample.features.flip(0, 1)[:5] * 1.5 + 0.25
+        both = sample.behind(other, torch.tensor([[0, 1, 2], [1, 2, 2]]))
+    else:
+        other = sample.features * 1.5 + 0.25
+        other[:, -1] = sample.features[:, -1]  # the types
+        both = sample.behind(other, sample.index)
     with torch.no_grad():
         totals: dict[str, Tensor] = {}
         alone = run_calls(spec, parameters, sample.features, sample.graph(), drop=False, totals=totals)

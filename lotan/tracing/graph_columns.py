@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
+from planner.vertex_types import VertexTypes
 
 
 @dataclass(frozen=True)
@@ -15,14 +16,18 @@ class GraphColumns:
         width: the width of the vertices' features.
         data: the attributes and types of edges.
         weighted: if True, the edges have weights, which a forward that takes `edge_weight` is given.
+        types: the types of vertices and the relations of a graph that has several; None for others.
     """
 
     width: int
     data: EdgeData = NO_EDGE_DATA
     weighted: bool = False
+    types: VertexTypes | None = None
 
     @property
     def of_edges(self) -> tuple[str, ...]:
         """The names under which a forward takes the columns of edges that there are."""
+        if self.types is not None:
+            return ("edge_weight",) * self.weighted
         there = {"edge_weight": self.weighted, "edge_attr": self.data.width is not None, "edge_type": self.data.typed}
         return tuple(name for name, given in there.items() if given)

@@ -1,7 +1,8 @@
 """The arguments that a model's forward asks for by name.
 
 A model of this package takes `forward(x, graph)`. A model written with PyG or plain torch takes tensors instead, such as
-`forward(x, edge_index, edge_weight)`.
+`forward(x, edge_index, edge_weight)`. For a graph with several types of vertices, the arguments are dictionaries, which may
+be called `x_dict` and `edge_index_dict`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ ADVICE = {"edge_weight": "name their column, Graph(..., weight=...), or pass wei
 FEATURES = "x"
 """The name under which a forward usually takes the features."""
 
+BY_TYPE = "_dict"
+"""The ending of arguments that are dictionaries with a tensor for each type of vertices or each relation."""
+
+ONE_TYPE = (
+    "{}.forward takes a graph of one type of vertices, but this one has the types {}; give it x_dict and edge_index_dict, as "
+    "models of torch_geometric's HeteroConv and to_hetero do"
+)
+SEVERAL_TYPES = (
+    "{}.forward asks for {!r}, which has a tensor for each type of vertices; train it on a lotan.HeteroGraph"
+)
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -44,7 +56,7 @@ class Wanted:
     Attributes:
         features: the name of the argument for the vertex rows [num_vertices, width].
         index: the names of arguments for the edges, int64 [2, num_edges].
-        of_edges: the names of the columns of edges that are passed: weights "edge_weight" [num_edges], attributes
+        of_edges: the names of the arguments for columns of edges: weights "edge_weight" [num_edges], attributes
             "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
     """
 
@@ -69,7 +81,8 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         columns: the columns that the graph has.
 
     Raises:
-        ModelError: forward asks for a column that the graph does not have.
+        ModelError: forward asks for a column that the graph does not have, or for one type of vertices where there are
+            several.
 
     Example:
         >>> class Mine(torch.nn.Module):
@@ -80,17 +93,23 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
+        if columns.types is not None:
+            raise ModelError(ONE_TYPE.format(type(model).__name__, ", ".join(columns.types.names)))
         return None
     names = [parameter.name for parameter in parameters]
-    features = FEATURES if FEATURES in names else next((n for n in names if n not in (*INDEX, *OF_EDGES)), FEATURES)
+    features = next((name for name in names if _plain(name) == FEATURES), None)
+    features = features or next((name for name in names if _plain(name) not in (*INDEX, *OF_EDGES)), FEATURES)
     has = (features, *INDEX, *columns.of_edges)
     required = _required(parameters)
     for name in required:
-        if name not in has:
+        if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES):
+            raise ModelError(SEVERAL_TYPES.format(type(model).__name__, name))
+        if _plain(name) not in has and name != features:
             raise ModelError(_lacking(model, name, has))
-    index = tuple(name for name in names if name in INDEX)
-    asked = {*required} | ({*names} if takes_attributes(model) else {*names} - {"edge_attr"})
-    return Wanted(features, index, tuple(name for name in columns.of_edges if name in asked))
+    index = tuple(name for name in names if _plain(name) in INDEX)
+    asked = {*required} | ({*names} if takes_attributes(model) else {n for n in names if _plain(n) != "edge_attr"})
+    of_edges = (name for column in columns.of_edges for name in names if _plain(name) == column and name in asked)
+    return Wanted(features, index, tuple(of_edges))
 
 
 def takes_attributes(model: torch.nn.Module) -> bool:
@@ -112,16 +131,21 @@ def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
     if isinstance(declared, dict):  # torch_geometric.nn.Sequential takes anything, and names its arguments here
         return [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in declared]
     named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    if len(named) < len(found) and not any(parameter.name in INDEX for parameter in named):
+    if len(named) < len(found) and not any(_plain(parameter.name) in INDEX for parameter in named):
         return None  # what the other arguments are is not known
     return named
 
 
 def _takes_tensors(parameters: list[inspect.Parameter]) -> bool:
-    names = [parameter.name for parameter in parameters]
+    names = [_plain(parameter.name) for parameter in parameters]
     return any(name in names for name in (*INDEX, *OF_EDGES)) or (
-        _required(parameters) == [FEATURES] and "graph" not in names
+        [_plain(name) for name in _required(parameters)] == [FEATURES] and "graph" not in names
     )
+
+
+def _plain(name: str) -> str:
+    """Return the name of an argument without the ending of dictionaries."""
+    return name.removesuffix(BY_TYPE)
 
 
 def _required(parameters: Iterable[inspect.Parameter]) -> list[str]:
@@ -130,8 +154,9 @@ def _required(parameters: Iterable[inspect.Parameter]) -> list[str]:
 
 
 def _lacking(model: torch.nn.Module, name: str, has: Iterable[str]) -> str:
-    what = f" ({MISSING[name]})" if name in MISSING else ""
-    advice = f"{ADVICE[name]}; or " if name in ADVICE else ""
+    column = _plain(name)
+    what = f" ({MISSING[column]})" if column in MISSING else ""
+    advice = f"{ADVICE[column]}; or " if column in ADVICE else ""
     return (
         f"{type(model).__name__}.forward asks for {name!r}{what}, but the graph has only {', '.join(has)}; "
         f"{advice}give the argument a default, or leave it out"

@@ -43,6 +43,7 @@ from lotan.tracing.refusals import (
     line_of,
     refusal,
 )
+from lotan.tracing.type_totals import TypeTotals
 from planner.spec import (
     TIMES_TOTAL,
     TOTAL,
@@ -117,6 +118,7 @@ class Transcript:
         self._bounds: list[Bound] = []
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
+        self._vertex_types = recording.vertex_types
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -142,9 +144,26 @@ class Transcript:
         if name is None:
             self._values[node] = _Unusable(READS_EDGE_INDEX)
         elif name == "features":
-            self._values[node] = self._call(node, "lotan.vertex_input", ("features",), name="features")
+            self._values[node] = self._features(node, self._width)
+        elif name.startswith("features:"):
+            self._values[node] = self._features_of(node, int(name.removeprefix("features:")))
         else:
             self._values[node] = Ref(name)
+
+    def _features(self, node: Node, width: int) -> Ref:
+        if "features" in self._types:
+            return Ref("features")
+        kind = ValueType("vertex", (width,))
+        return self._call(node, "lotan.vertex_input", ("features",), kind=kind, name="features")
+
+    def _features_of(self, node: Node, number: int) -> Argument | _Unusable:
+        """Return the features of a type of vertices: the first columns of the features of all."""
+        assert self._vertex_types is not None
+        width = self._vertex_types.widths[number]
+        if not width:
+            return _Unusable(FOREIGN_TENSOR)
+        features = self._features(node, self._vertex_types.width)
+        return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
 
     def _constant(self, node: Node) -> None:
         """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
@@ -226,8 +245,17 @@ class Transcript:
             case "lotan.total":
                 x, kind = arguments
                 self._require(node, x, "vertex", None, "a reduction over all vertices needs one row per vertex")
+                if (of_type := self._of_type(node, x)) is not None:
+                    self._values[node] = of_type.total(*self._rows_of(node, x, str(kind)))
+                    return None
                 kept = (x, kind)
             case "lotan.track":
+                of_type, variances = self._of_type(node, arguments[0]), {layer.variance for layer in self._tracked}
+                buffer = self._argument(node, arguments[1])
+                if of_type is not None and isinstance(buffer, Ref) and buffer.name in variances:
+                    rows, _, shape = self._rows_of(node, arguments[0], "")
+                    self._values[node] = of_type.tracked_variance(rows, buffer, shape)
+                    return None
                 kept = arguments
             case "lotan.bounded":
                 return self._bound(node, *arguments)
@@ -255,6 +283,21 @@ class Transcript:
         if not isinstance(found, int):
             self._bounds.append(Bound(*found, limit, layer_of(node)))
         self._values[node] = value
+
+    def _of_type(self, node: Node, x: Any) -> TypeTotals | None:
+        """Return what writes reductions over the vertices that `x` has rows of, or None if they are all vertices."""
+        number = self._symbols.number_of(x.meta["val"].shape[0])
+        if self._vertex_types is None or number is None:
+            return None
+        return TypeTotals(
+            self._vertex_types, number, lambda op, arguments, kind: self._call(node, op, arguments, kind=kind)
+        )
+
+    def _rows_of(self, node: Node, x: Any, kind: str) -> tuple[Ref, str, tuple[int, ...]]:
+        """Return rows as a value, the kind of a reduction, and the shape of a row: the arguments of `TypeTotals.total`."""
+        rows = self._argument(node, x)
+        assert isinstance(rows, Ref)
+        return rows, kind, self._types[rows.name].shape
 
     def _item(self, node: Node) -> None:
         """Translate one result of an operator that has several into calls that have one."""
@@ -317,7 +360,8 @@ class Transcript:
                     f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
                 )
         bounds = tuple(dict.fromkeys(self._bounds))
-        return Spec(self._width, parameters, calls, output.name, tracked, self._types_told_apart, bounds)
+        told_apart = self._types_told_apart
+        return Spec(self._width, parameters, calls, output.name, tracked, told_apart, bounds, self._vertex_types)
 
     # Arguments
 
@@ -409,8 +453,12 @@ class Transcript:
     def _total(self, node: Node, x: Ref, kind: str, others: tuple[int, ...]) -> Ref:
         """Return a reduction over all vertices and other dimensions, which keep size 1."""
         of = self._types[x.name]
-        whole = ValueType("vertex", shape_of_total(kind, of.shape))
-        found = self._call(node, TOTAL, (x, kind), kind=whole, name=f"{node.name}_{kind}")
+        of_type = self._of_type(node, node.args[0])
+        if of_type is not None:
+            found = of_type.total(x, kind, of.shape)
+        else:
+            whole = ValueType("vertex", shape_of_total(kind, of.shape))
+            found = self._call(node, TOTAL, (x, kind), kind=whole, name=f"{node.name}_{kind}")
         if not others:
             return found
         shape = tuple(1 if dim in others else size for dim, size in enumerate(of.shape, 1))

@@ -111,6 +111,7 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     weights = f"; weights: {data['weights']}" if "weights" in data else ""
     return {
         "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features{weights}",
+        **({"Types": data["types"]} if "types" in data else {}),
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
@@ -249,6 +250,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         **({"weights": options.weights} if options.weights else {}),
+        **({"types": options.types} if options.types else {}),
         "engine": options.traits.name,
         "engine_reason": options.engine_reason,
         "free_bytes": options.free_bytes,

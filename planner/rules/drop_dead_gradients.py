@@ -10,7 +10,7 @@ from planner.draft import Draft
 from planner.physical import Stage, gradient_name
 from planner.places import forward_half
 from planner.rule import DraftRule
-from planner.steps.backward import CONSTANTS
+from planner.steps.backward import is_constant
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -107,7 +107,7 @@ def _where(draft: Draft, _: str) -> list[str]:
         else:
             read |= dict.fromkeys(step.reads)
             trained |= set(step.makes) if trained.intersection(step.reads) else set()
-    return [name for name in read if name not in trained and name not in CONSTANTS]
+    return [name for name in read if name not in trained and not is_constant(name)]
 
 
 def _trained_outputs(stage: Stage, trained: set[str]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.labels import place
 from planner.nodes import Aggregate, Draw, EdgeSoftmax, Node, Parameter, Propagate, Scatter
-from planner.patterns import copied_source, divided_by_degree
+from planner.patterns import copied_source, divided_by_degree, has_degree
 from planner.rule import NodeRule
 
 
@@ -27,13 +27,13 @@ def push_down(node: Node) -> Node | None:
     """
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
-    if node.kind == "mean" and node.edges != "graph":
+    if node.kind == "mean" and not has_degree(node.edges):
         return None
     copied = copied_source(node.message)
     if copied is None:
         return None
     total = Propagate(copied[0], node.edges, copied[1], node.layer)
-    return total if node.kind == "sum" else divided_by_degree(total, node.layer)
+    return total if node.kind == "sum" else divided_by_degree(total, node.edges, node.layer)
 
 
 def declined(node: Node) -> str | None:
@@ -41,7 +41,7 @@ def declined(node: Node) -> str | None:
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
     where = place(node)
-    if node.kind == "mean" and node.edges != "graph":
+    if node.kind == "mean" and not has_degree(node.edges):
         return f"the mean of {where} runs over added self-loops; write it as a sum over a scaled x"
     return f"the message of {where} {_reason(node.message)}; its neighbourhoods are collected"
 

@@ -7,7 +7,7 @@ from math import prod
 from planner.edge_values import EdgeValues, ObstacleError, check_depth, column, unshaped
 from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
-from planner.patterns import copied_source, divided_by_degree
+from planner.patterns import copied_source, divided_by_degree, has_degree
 from planner.rule import NodeRule
 from planner.spec import ValueType
 from planner.steps.edge_sum import EdgeSum
@@ -40,7 +40,7 @@ def push_down_edges(node: Node) -> Node | None:
         total = _pushed(node)
     except ObstacleError:
         return None
-    return total if node.kind == "sum" else divided_by_degree(total, node.layer)
+    return total if node.kind == "sum" else divided_by_degree(total, node.edges, node.layer)
 
 
 def declined(node: Node) -> str | None:
@@ -59,7 +59,7 @@ def _is_of_concern(node: Aggregate) -> bool:
 
 
 def _pushed(node: Aggregate) -> Node:
-    if node.kind == "mean" and node.edges != "graph":
+    if node.kind == "mean" and not has_degree(node.edges):
         raise ObstacleError("is averaged over added self-loops; write that as a sum over a scaled x")
     check_depth(node.message)
     message, values = unshaped(node.message), EdgeValues()

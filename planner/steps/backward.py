@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.physical import Column, Stage
-from planner.spec import STATIC_COLUMNS, EdgeSet
+from planner.spec import EdgeSet, is_static_column
 from planner.steps.step import Step
 
-CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
-"""The static columns for which no gradient is defined."""
+
+def is_constant(column: str) -> bool:
+    """Return True for a static column for which no gradient is defined."""
+    return column != "features" and is_static_column(column)
 
 
 @dataclass
@@ -72,5 +74,5 @@ class Backward(ABC):
 
     def contribute(self, of: str, part: str) -> None:
         """Note that a column is a part of the gradient of the column `of`, if that has a gradient."""
-        if of not in CONSTANTS:
+        if not is_constant(of):
             self.gradients.setdefault(of, []).append(part)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+from planner.edge_sets import reversed_set
 from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.nodes import GraphOperator, Node, operator
 from planner.physical import Column, Plan
-from planner.spec import Ability, EdgeSet, reversed_set
+from planner.spec import Ability, EdgeSet
 from planner.statistics import Statistics
 from planner.steps.backward import Backward
 from planner.steps.step import AtSources, ColumnStep, Naming

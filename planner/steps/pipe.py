@@ -10,7 +10,7 @@ from planner.estimate import BYTES, column_bytes
 from planner.layout import Layout
 from planner.physical import Column, Mode, Plan, collection_name, gradient_name
 from planner.statistics import Statistics
-from planner.steps.backward import CONSTANTS, Backward
+from planner.steps.backward import Backward, is_constant
 from planner.steps.step import AtSources, Naming, Step
 
 ASIDE = {"turn": ["loss"], "evaluate": ["metrics"]}
@@ -103,7 +103,7 @@ class PipeStep(Step):
             return
         outputs, contributions = [], []
         for value in stage.inputs:
-            if value.column in CONSTANTS or not value.dtype.startswith("float"):
+            if is_constant(value.column) or not value.dtype.startswith("float"):
                 continue
             name = gradient_name(value.value, stage.name)
             column = backward.column(value.column, value.shape, name=name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from planner.edge_sets import reversed_set
 from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.physical import Column, Plan
-from planner.spec import EdgeSet, reversed_set
+from planner.spec import EdgeSet
 from planner.statistics import Statistics
-from planner.steps.backward import CONSTANTS, Backward
+from planner.steps.backward import Backward, is_constant
 from planner.steps.step import AtSources, InputStep
 from planner.traits import EngineTraits
 from planner.work import Work
@@ -54,7 +55,7 @@ class PropagateStep(InputStep):
 
     def differentiate(self, backward: Backward) -> None:
         """Add a propagate over the reverse graph, under the same vertex placement."""
-        gradient = None if self.input in CONSTANTS else backward.gradient(self.output)
+        gradient = None if is_constant(self.input) else backward.gradient(self.output)
         if gradient is None:
             return
         column = backward.column(self.input, self.output.shape)

@@ -11,7 +11,7 @@ from planner.nodes import GraphOperator, Node, operator
 from planner.physical import Column, Plan, Stage
 from planner.spec import TRACK, TotalKind, ValueType
 from planner.statistics import Statistics
-from planner.steps.backward import CONSTANTS, Backward
+from planner.steps.backward import Backward, is_constant
 from planner.steps.step import AtSources, ColumnStep, InputStep, Naming
 from planner.traits import EngineTraits
 from planner.work import Work
@@ -111,7 +111,7 @@ class TotalStep(InputStep):
 
     def differentiate(self, backward: Backward) -> None:
         """Add the gradient of the input, which takes in the parts of that gradient that are there already."""
-        parts = () if self.input in CONSTANTS else tuple(backward.gradients.get(self.output.name, ()))
+        parts = () if is_constant(self.input) else tuple(backward.gradients.get(self.output.name, ()))
         if not parts:
             return
         if self.of_chunks:  # a sum of chunks is its own adjoint: the gradient of each chunk is the sum of all gradients

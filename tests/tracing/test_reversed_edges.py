@@ -15,7 +15,7 @@ import lotan
 from lotan.errors import ConfigurationError, ModelError
 from lotan.nn import MessagePassing
 from lotan.tracing import trace
-from planner.spec import is_reversed
+from planner.edge_sets import is_reversed
 from planner.steps.edge_expression import EdgeExpressionStep
 from planner.steps.edge_sum import EdgeSumStep
 from planner.steps.propagate import PropagateStep

@@ -16,8 +16,9 @@ from lotan.engines.blocks.pipe import Column, numbered
 from lotan.engines.commits import occupied
 from planner.edge_columns import LOOP, fill_of
 from planner.physical import Plan
-from planner.spec import EdgeSet
+from planner.spec import EdgeSet, edges_of_column
 from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.topology import relations_of
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -50,7 +51,7 @@ class Loaded:
         for held in (*self.chunks.values(), *self.edge_keys.values()):
             self.facade.release(held)
         for name, column in self.columns.items():
-            if _follows_from_edges(name):
+            if edges_of_column(name) is not None:
                 self.facade.release(column.rows)
         self.facade.close(self.blocks)
 
@@ -69,7 +70,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     vertices, edges = graph.frames(spark)
     weighted = graph.statistics.weighted
     columns = {column.name: column for column in plan.static_columns}
-    given = [name for name in columns if not _follows_from_edges(name)]
+    given = [name for name in columns if edges_of_column(name) is None]
     table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
     with ExitStack() as undo:
         data, of_edges = _edge_data(edges, plan)
@@ -85,7 +86,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
         nearest = dict(facade.nearest(blocks))  # the last job: columns persisted below are computed at their first use
         rows = {name: facade.column(blocks, name) for name in given}
         for name in columns:
-            if _follows_from_edges(name):
+            if edges_of_column(name) is not None:
                 rows[name] = facade.degrees(blocks, name, weighted)
                 facade.persist(rows[name])
         loaded = Loaded(
@@ -124,12 +125,12 @@ def _chunks(
 
 
 def _edge_data(edges: DataFrame, plan: Plan) -> tuple[str | None, DataFrame]:
-    """Return the edges with all that stages read of the table in one array, and its name; None if stages read nothing.
+    """Return the edges with all that a plan reads of the table in one array, and its name; None if it reads nothing.
 
     All attributes and types are there, also if only some are read: they decide the order of parallel edges.
     """
     read = [column for stage in plan.stages for name in stage.edge_sets for column in stage.edge_columns(name)]
-    if all(fill_of(column)[0] == LOOP for column in read):
+    if all(fill_of(column)[0] == LOOP for column in read) and not relations_of(plan):
         return None, edges
     numbers = [F.array(F.col("edge_type").cast("float"))] if "edge_type" in edges.columns else []
     numbers += [F.col("edge_attr")] if "edge_attr" in edges.columns else []
@@ -143,10 +144,6 @@ def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
         found[edge_set] = facade.edgeKeys(blocks, edge_set)
         facade.persist(found[edge_set])
     return found
-
-
-def _follows_from_edges(name: str) -> bool:
-    return name == "in_degree" or name.startswith("gcn_scale@")
 
 
 def _plain(vertices: DataFrame, name: str, plan: Plan) -> Any:

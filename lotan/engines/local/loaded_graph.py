@@ -127,9 +127,9 @@ class LoadedGraph:
         match name.split("@"):
             case ["features" | "label" | "split"]:
                 return _aligned(getattr(arrays, name))
-            case ["in_degree"]:
-                return self.sets["graph"].in_degree()
-            case ["gcn_scale", "graph" | "self_loops" as edges]:
+            case ["in_degree", *edges]:
+                return self.sets[edges[0] if edges else "graph"].in_degree()
+            case ["gcn_scale", edges]:
                 return self.sets[edges].gcn_scale()
         raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
 

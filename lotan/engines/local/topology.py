@@ -17,7 +17,8 @@ from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.edge_columns import LOOP, fill_of
-from planner.spec import EdgeSet, is_reversed, reversed_set
+from planner.edge_sets import as_given, is_reversed, relation_of, reversed_set
+from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]
 
@@ -187,6 +188,14 @@ class Edges:
             self.vertices, self.dst[order], self.src[order], weight, columns=lambda name: self.column(name)[places]
         )
 
+    def of_type(self, number: int) -> Edges:
+        """Return the edges of one type, in the order that they have here."""
+        kept = torch.nonzero(self.column("edge_type") == number).view(-1)
+        places = kept.numpy()
+        weight = None if self.weight is None else self.weight[places]
+        data = {name: column[kept] for name, column in self.data.items()}
+        return Edges(self.vertices, self.src[places], self.dst[places], weight, data=data)
+
     def in_degree(self) -> Tensor:
         """Return the number of in-edges, at least 1. float32 [vertices]."""
         return self.block.in_degree
@@ -215,15 +224,20 @@ class EdgeSets:
 
     def __init__(self, graph: Edges, counts: Sequence[int] = ()) -> None:
         self.graph = graph
+        self._made: dict[EdgeSet, Edges] = {"graph": graph}
         self._counts = counts
         self._first: dict[tuple[EdgeSet, int], Edges] = {}
-        self._whole: dict[EdgeSet, Edges] = {"graph": graph}
 
     def __getitem__(self, name: EdgeSet) -> Edges:
-        if name not in self._whole:
-            turned = is_reversed(name)
-            self._whole[name] = self[reversed_set(name)].turned() if turned else self.graph.with_self_loops()
-        return self._whole[name]
+        if name not in self._made:
+            given, relation = as_given(name), relation_of(name)
+            if is_reversed(name):
+                self._made[name] = self[reversed_set(name)].turned()
+            elif name != given:
+                self._made[name] = self[given].with_self_loops()
+            elif relation is not None:
+                self._made[name] = self.graph.of_type(relation)
+        return self._made[name]
 
     def within(self, name: EdgeSet, level: int | None) -> Edges:
         """Return the edges that end within a level; None: all edges. They are made once."""

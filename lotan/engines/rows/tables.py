@@ -20,8 +20,9 @@ from lotan.engines.rows.levels import LEVEL, vertex_levels, within
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
 from planner.edge_columns import EdgeData
+from planner.edge_sets import has_added_loops, is_reversed, relation_of, reversed_set
 from planner.physical import Plan
-from planner.spec import EdgeSet, Targets, is_reversed, reversed_set
+from planner.spec import EdgeSet, Targets, edges_of_column
 from planner.steps.collect import CollectStep
 from planner.steps.propagate import PropagateStep
 
@@ -175,7 +176,7 @@ class _Loader:
             }
         ).drop("number")
         for name in sorted(columns):
-            if name == "in_degree" or name.startswith("gcn_scale@"):
+            if edges_of_column(name) is not None:
                 table = self._with_degree(table, name)
         table = _persisted(table)
         nearest: dict[int, int] = dict(table.groupBy(PART).agg(F.min(LEVEL)).collect())
@@ -191,9 +192,9 @@ class _Loader:
         return placed.join(levels.hint("merge"), [PART, ID])
 
     def _with_degree(self, table: DataFrame, name: str) -> DataFrame:
-        """Add the column `in_degree` or `gcn_scale@<edge set>`: see planner.spec.STATIC_COLUMNS."""
-        scale = name.startswith("gcn_scale@")
-        edge_set: EdgeSet = "self_loops" if name.endswith("@self_loops") else "graph"
+        """Add a column that follows from edges: see planner.spec.STATIC_COLUMNS."""
+        scale, edge_set = name.startswith("gcn_scale@"), edges_of_column(name)
+        assert edge_set is not None
         weight = F.col("weight").cast("double") if scale and self.weighted else F.lit(1.0)
         # sorted first, so that sums of weights have one order in every run
         edges = self.placed(edge_set, "dpart", ("dst", "src"))
@@ -210,8 +211,8 @@ class _Loader:
         if is_reversed(name):
             return _ends_exchanged(self.edge_set(reversed_set(name)), ("src", "dst"))
         columns = ["src", "dst", "weight"] if self.weighted else ["src", "dst"]
-        edges = self.edges.select(*columns)
-        if name == "graph":
+        edges = self._of_relation(name).select(*columns)
+        if not has_added_loops(name):
             return edges
         loops = self.vertices.select(F.col(ID).alias("src"), F.col(ID).alias("dst"))
         if self.weighted:
@@ -221,6 +222,11 @@ class _Loader:
                 "src", "dst", F.coalesce("own", F.lit(1.0)).cast("float").alias("weight")
             )
         return edges.where("src != dst").unionByName(loops)
+
+    def _of_relation(self, name: EdgeSet) -> DataFrame:
+        """Return the graph's edges, or those of the type that a set is kept to."""
+        relation = relation_of(name)
+        return self.edges if relation is None else self.edges.where(F.col("edge_type") == relation)
 
     def placed(self, name: EdgeSet, by: str, order: tuple[str, ...]) -> DataFrame:
         """Return an edge set with its partitions, placed by one of them. Parallel edges stay, the lighter first."""
@@ -266,10 +272,10 @@ class _Loader:
             turned = _ends_exchanged(self._with_data(reversed_set(name), columns), ("src", "dst"), ("spart", "dpart"))
             return self.placement.place(turned, "dpart")
         ends = {"spart": self.placement.of("src"), "dpart": self.placement.of("dst")}
-        given = columns.of_graph(self.edges).withColumns(ends)
+        given = columns.of_graph(self._of_relation(name)).withColumns(ends)
         order = ("dst", "src", *(["weight"] if self.weighted else []), ORDER)  # one order of sums in every run
         edges = self.placement.place(given, "dpart").sortWithinPartitions("dpart", *order)
-        if name == "self_loops":
+        if has_added_loops(name):
             loops = columns.of_loops(self.vertices.select(ID), edges, self.weighted)
             placed = self.placement.place(loops.withColumns(ends), "dpart")
             edges = edges.where("src != dst").select(*placed.columns).unionByName(placed)

@@ -15,7 +15,8 @@ from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing.pyg.recipes import Recipe, draws, recipe_of
 from planner.edge_columns import LOOP
-from planner.spec import EDGE_SETS, SOFTMAX_EPSILON, EdgeSet, is_reversed, reversed_set
+from planner.edge_sets import is_reversed, relation_of, reversed_set
+from planner.spec import SOFTMAX_EPSILON, EdgeSet
 
 Meaning = TypeVar("Meaning")
 
@@ -27,7 +28,11 @@ NOT_TURNED = (
     "aggregates values where edges begin that cannot be computed there, because it is not known how they were made; compute "
     "them from rows of x, weights, attributes and types of edges by functions of torch"
 )
+TURNED_RELATION = (
+    "sums where the edges of a relation begin; give the graph the relation with both ends exchanged, and sum along that"
+)
 OTHER_EDGES = "reads edges that are not those of the graph; pass on the edge_index that forward is given"
+OTHER_ROWS = "reads rows of another type of vertices than these edges have at their {}, or rows of edges"
 LEAST_SCORE = -1e30
 """The score of an edge that does not count. Its exponential is 0 beside that of any other edge."""
 
@@ -121,6 +126,7 @@ class EdgeTensors:
         self.columns: Identities[tuple[str, EdgeSet]] = Identities()  # the graph's own columns of edges
         self._recipes: Identities[Recipe] = Identities()
         self._no_loops: Identities[bool] = Identities()  # the masks that choose all edges but the self-loops
+        self._by_count = {self.edge_count(name).node.expr: name for name in graph.edge_sets}
 
     # Tensors of edges
 
@@ -202,7 +208,7 @@ class EdgeTensors:
             value = value.shape[0] if value.dim() else None
         if not isinstance(value, torch.SymInt):
             return None
-        return next((name for name in EDGE_SETS if value.node.expr == self.edge_count(name).node.expr), None)
+        return self._by_count.get(value.node.expr)
 
     # Values on edges
 
@@ -300,6 +306,8 @@ class EdgeTensors:
         if end.end == "destination":
             return end
         edges, times = reversed_set(end.index.edges), end.index.times
+        if relation_of(edges) is not None:
+            raise self.refuse(TURNED_RELATION)
         return End(Index(edges, None if times is None else self.on(times, edges)), "destination")
 
     def bounded(self, numbers: Tensor, limit: int) -> Tensor:
@@ -315,6 +323,7 @@ class EdgeTensors:
         return self._scatter(x, end.end, end.index.edges)
 
     def _scatter(self, x: Tensor, end: str, edges: EdgeSet) -> Tensor:
+        self._require_ends(x, end, edges)
         rows = cast(Tensor, torch.ops.lotan.scatter(x, self.graph.edges(edges).index, end, edges))
         other = "destination" if end == "source" else "source"
 
@@ -322,6 +331,16 @@ class EdgeTensors:
             return self._scatter(x, end if is_reversed(there) == is_reversed(edges) else other, there)
 
         return self._computed(rows, again)
+
+    def _require_ends(self, x: Tensor, end: str, edges: EdgeSet) -> None:
+        """Refuse rows of vertices of another type than edges have at an end."""
+        if relation_of(edges) is None:
+            return
+        of = self.graph.edges(edges)
+        count: Any = of.num_vertices if end == "destination" or of.num_sources is None else of.num_sources
+        rows: Any = x.shape[0] if x.dim() else None
+        if isinstance(rows, torch.SymInt) and isinstance(count, torch.SymInt) and rows.node.expr != count.node.expr:
+            raise self.refuse(OTHER_ROWS.format(end))
 
     def aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
         """Aggregate edge rows [num_edges, *shape] to the vertices at one end, [num_vertices, *shape].

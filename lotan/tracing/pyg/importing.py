@@ -14,7 +14,6 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
-from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
@@ -29,16 +28,17 @@ class Importer:
 
     Args:
         wanted: the arguments that forward takes.
-        columns: the columns of the graph.
+        weighted: if True, the edges have weights.
+        flat: if True, attributes of edges were given as one number an edge, [num_edges] (default: False).
     """
 
-    def __init__(self, wanted: Wanted, columns: GraphColumns) -> None:
-        self._wanted = wanted
-        self._columns = columns
+    def __init__(self, wanted: Wanted, weighted: bool, flat: bool = False) -> None:
+        self._wanted, self._flat = wanted, flat
+        self.weighted = weighted
         # the fewest types of edges that a layer of the trace distinguishes, and the layer's name
         self.types: tuple[int, str] | None = None
 
-    def plain(self, features: Tensor, graph: EdgeIndex) -> dict[str, Tensor]:
+    def plain(self, features: Tensor, graph: EdgeIndex) -> dict[str, Any]:
         """Return the arguments for a run on plain tensors, with nothing replaced."""
         edges = graph.edges("graph")
         given = {"edge_weight": edges.weight, **edges.columns}
@@ -46,27 +46,50 @@ class Importer:
 
     def example_weights(self, edges: int) -> Tensor | None:
         """Return weights [edges] for a check, each another number, or None if the graph has none."""
-        if not self._columns.weighted:
+        if not self.weighted:
             return None
         return torch.linspace(0.5, 1.5, edges)[torch.randperm(edges, generator=torch.Generator().manual_seed(1))]
 
+    def rows(self, features: Tensor) -> Tensor | None:
+        """Return the positions of the rows that the model returns, int64 [rows], or None for all rows in order."""
+        return None
+
+    def output(self, result: Any, refuse: Callable[[str], ModelError]) -> Tensor:
+        """Return the rows that forward returns.
+
+        Raises:
+            ModelError: it returns something else.
+        """
+        return one_tensor(result, refuse)
+
     @contextmanager
     def traced(
-        self, model: torch.nn.Module, features: Tensor, graph: EdgeIndex, refuse: Callable[[str], ModelError]
-    ) -> Iterator[dict[str, Tensor]]:
-        """Give the arguments for a run on fake tensors, during which the functions that read edges are replaced."""
-        tensors = EdgeTensors(graph, self._columns.weighted, refuse)
+        self, model: torch.nn.Module, features: Any, graph: EdgeIndex, refuse: Callable[[str], ModelError]
+    ) -> Iterator[dict[str, Any]]:
+        """Give the arguments for a run on fake tensors, during which the functions that read edges are replaced.
+
+        Args:
+            model: the model.
+            features: the rows of the vertices, or a dictionary of rows by the type of the vertices.
+            graph: the graph.
+            refuse: a function that returns the error for a reason, with the line that is running.
+        """
+        tensors = EdgeTensors(graph, self.weighted, refuse)
+        with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
+            yield self._given(tensors, features, graph)
+
+    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex) -> dict[str, Any]:
+        """Return the arguments of a trace."""
 
         def column(name: str) -> Tensor:
             column = tensors.weight("graph") if name == "edge_weight" else tensors.column(name, "graph")
             return self._shaped(name, column)
 
-        with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
-            yield self._arguments(features, graph, tensors.index(Index("graph")), column)
+        return self._arguments(features, graph, tensors.index(Index("graph")), column)
 
     def _shaped(self, name: str, column: Tensor) -> Tensor:
         """Return a column of edges as PyG has it: attributes that were given as [num_edges] have that shape."""
-        return column.squeeze(-1) if name == "edge_attr" and self._columns.data.flat else column
+        return column.squeeze(-1) if name == "edge_attr" and self._flat else column
 
     def _arguments(
         self, features: Tensor, graph: EdgeIndex, index: Tensor, column: Callable[[str], Tensor]
@@ -96,6 +119,17 @@ class Importer:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def one_tensor(result: Any, refuse: Callable[[str], ModelError]) -> Tensor:
+    """Return what forward returns, if it is a tensor.
+
+    Raises:
+        ModelError: it is something else.
+    """
+    if not isinstance(result, Tensor):
+        raise refuse(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
+    return result
 
 
 @contextmanager

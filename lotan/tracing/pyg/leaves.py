@@ -116,7 +116,8 @@ def degree(tensors: EdgeTensors, end: End, dtype: torch.dtype | None = None, **_
 
 def maybe_num_nodes(tensors: EdgeTensors, meaning: Index | End, num_nodes: Any = None, **_: Any) -> Any:
     """Return the number of vertices."""
-    return tensors.graph.num_vertices if num_nodes is None else num_nodes
+    edges = (meaning.index if isinstance(meaning, End) else meaning).edges
+    return tensors.graph.edges(edges).num_vertices if num_nodes is None else num_nodes
 
 
 def one_hot(

@@ -11,8 +11,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, beside
 from planner.edge_columns import LOOP, REDUCTIONS
+from planner.edge_sets import as_given, with_loops
 from planner.spec import EdgeSet
 
+BETWEEN = "adds self-loops to edges between vertices of two types, which can have none"
 TWICE = "adds self-loops with values to edges that have some; call remove_self_loops first, or add_remaining_self_loops instead"
 FILL = "gives added self-loops the value {!r}; expected a number, a tensor, or one of {}"
 CHOSEN = "adds or removes self-loops after a mask chose edges; do it before"
@@ -26,22 +28,23 @@ def removed(tensors: EdgeTensors, index: Index, attributes: Attributes) -> tuple
         return index, attributes
     if index.times is not None:
         raise tensors.refuse(CHOSEN)
-    if index.edges == "self_loops" and attributes is not None:
-        attributes = tensors.on(attributes, "graph")
-    rest = replace(index, edges="graph", times=tensors.times_without_loops("graph"), without_loops=True)
+    given = as_given(index.edges)
+    if index.edges != given and attributes is not None:
+        attributes = tensors.on(attributes, given)
+    rest = replace(index, edges=given, times=tensors.times_without_loops(given), without_loops=True)
     return rest, attributes
 
 
 def added(tensors: EdgeTensors, index: Index, attributes: Attributes, fill: Any) -> tuple[Index, Attributes]:
     """Add a self-loop to each vertex, beside those that are there."""
+    looped = _looped(tensors, index)
     if index.without_loops:
-        whole = Index("self_loops", turned=index.turned)
-        return whole, None if attributes is None else _joined(tensors, index, attributes, fill, all_loops=True)
+        return looped, None if attributes is None else _joined(tensors, index, attributes, fill, all_loops=True)
     if index.times is not None:
         raise tensors.refuse(CHOSEN)
     if attributes is not None:
         raise tensors.refuse(TWICE)
-    return Index("self_loops", _one_more(tensors, index.edges), turned=index.turned), None
+    return replace(looped, times=_one_more(tensors, index.edges)), None
 
 
 def added_where_missing(
@@ -52,11 +55,19 @@ def added_where_missing(
         return added(tensors, index, attributes, fill)
     if index.times is not None:
         raise tensors.refuse(CHOSEN)
-    if attributes is None or index.edges == "self_loops":  # every vertex has a self-loop in that edge set
-        return Index("self_loops", turned=index.turned), attributes
+    looped = _looped(tensors, index)
+    if attributes is None or index.edges == looped.edges:  # every vertex has a self-loop in that edge set
+        return looped, attributes
     own = _own(tensors, index, attributes, fill)
-    joined = _joined(tensors, index, attributes, fill, all_loops=False) if own is None else own
-    return Index("self_loops", turned=index.turned), joined
+    return looped, _joined(tensors, index, attributes, fill, all_loops=False) if own is None else own
+
+
+def _looped(tensors: EdgeTensors, index: Index) -> Index:
+    """Return the edges with one self-loop at each vertex."""
+    looped = with_loops(index.edges)
+    if looped not in tensors.graph.edge_sets:
+        raise tensors.refuse(BETWEEN)
+    return Index(looped, turned=index.turned)
 
 
 def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
@@ -64,24 +75,25 @@ def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
 
     The edges have no values, so all self-loops of a vertex can be one edge that counts several times.
     """
-    loop = tensors.is_loop("self_loops")
-    if edges == "self_loops":
+    looped = with_loops(edges)
+    loop = tensors.is_loop(looped)
+    if edges == looped:
         return 1.0 + loop.to(torch.float32)
-    had = tensors.aggregate(tensors.is_loop("graph").to(torch.float32), Index("graph").ends, "sum")
-    return torch.where(loop, 1.0 + tensors.scatter(had, Index("self_loops").ends), 1.0)
+    had = tensors.aggregate(tensors.is_loop(edges).to(torch.float32), Index(edges).ends, "sum")
+    return torch.where(loop, 1.0 + tensors.scatter(had, Index(looped).ends), 1.0)
 
 
 def _own(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Tensor | None:
     """Return a column of the graph's edges with the self-loops that are missing, or None if `attributes` is no column."""
     name, _ = tensors.columns.get(attributes) or ("", "")
-    number = _is_number(fill)
+    number, looped = _is_number(fill), with_loops(index.edges)
     if name == "edge_weight" and fill in (None, 1):
-        return tensors.weight("self_loops")
+        return tensors.weight(looped)
     reduced = not number and fill in REDUCTIONS and not index.turned  # such a column has the mean over in-edges
     if name == "edge_attr" and (number or fill is None or reduced):
-        return tensors.column(name, "self_loops", 1.0 if fill is None else fill)
+        return tensors.column(name, looped, 1.0 if fill is None else fill)
     if name == "edge_type" and (number or fill is None):
-        return tensors.column(name, "self_loops", 1 if fill is None else int(fill))
+        return tensors.column(name, looped, 1 if fill is None else int(fill))
     return None
 
 
@@ -91,8 +103,9 @@ def _is_number(fill: Any) -> bool:
 
 def _joined(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any, all_loops: bool) -> Tensor:
     """Return values on edges and self-loops. The self-loops that were added, or all of them, get the value of `fill`."""
-    values = tensors.on(attributes, "self_loops")
-    kind = tensors.column(LOOP, "self_loops", 2).squeeze(-1)  # 2 for a loop that was added, 1 for another loop
+    looped = with_loops(index.edges)
+    values = tensors.on(attributes, looped)
+    kind = tensors.column(LOOP, looped, 2).squeeze(-1)  # 2 for a loop that was added, 1 for another loop
     return torch.where(
         beside(kind > (0 if all_loops else 1), values), _of_loops(tensors, index, attributes, fill), values
     )
@@ -110,7 +123,7 @@ def _of_loops(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any)
         raise tensors.refuse(FILL.format(fill, ", ".join(REDUCTIONS)))
     kind = "sum" if fill == "add" else fill
     reduced = tensors.aggregate(attributes, index.ends, kind)
-    return tensors.scatter(reduced, Index("self_loops").ends)
+    return tensors.scatter(reduced, Index(with_loops(index.edges)).ends)
 
 
 def _constant(fill: Tensor) -> Tensor:

@@ -1,24 +1,21 @@
 """Layers of PyG for types of vertices and edges, in forms that keep a row for each vertex.
 
-A graph has one type of vertices here. A relation among them is all edges, or the edges that a mask chooses.
+A relation is an edge set of its own. In a graph of one type of vertices, it is all edges, or the edges that a mask chooses.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotan.tracing.pyg.edge_tensors import LEAST_SCORE, EdgeTensors, Index, beside
+from lotan.tracing.pyg.edge_tensors import LEAST_SCORE, EdgeTensors
 
-ONE_TYPE = "has several types of vertices; expected one, as a graph has"
-SAME_EDGES = (
-    "normalises over relations of which some have other self-loops, or are turned round; give each relation edges of the "
-    "graph as they are"
-)
+LEAST_SHARE = 1e-30
+"""The smallest share whose logarithm is taken."""
 
 
 def hetero_linear(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, type_vec: Tensor) -> Tensor:
@@ -50,70 +47,75 @@ def hgt_conv(
     x_dict: dict[str, Tensor],
     edge_index_dict: dict[tuple[str, str, str], Tensor],
 ) -> dict[str, Tensor]:
-    """Compute HGTConv for one type of vertices, [num_vertices, out_channels].
+    """Compute HGTConv, [num_vertices, out_channels] for each type of vertices that is the destination of a relation.
 
-    The attention of a vertex goes over its in-edges of all relations. Here each row of an edge holds the scores of all
-    relations side by side. The attention is the share of the edge among all in-edges, times the share of the relation
-    among those at the edge.
+    The attention of a vertex goes over its in-edges of all relations. It is the share of an edge within its relation, times
+    the share of the relation. The latter follows from the logarithms of the relations' sums of exponentials.
     """
-    if len(x_dict) != 1:
-        raise tensors.refuse(f"HGTConv {ONE_TYPE}")
-    ((name, x),) = x_dict.items()
     width, heads = layer.out_channels, layer.heads
-    rows = layer.kqv_lin(x_dict)[name]
-    k, q, v = (rows[:, at * width : (at + 1) * width].reshape(-1, heads, width // heads) for at in range(3))
-    of_relations = [_relation(tensors, layer, k, q, v, *given) for given in edge_index_dict.items()]
-    scores, times, values = (torch.stack(parts, dim=-1) for parts in zip(*of_relations, strict=True))
-    everywhere = _edges(tensors, edge_index_dict).ends
-    among_edges = tensors.softmax(scores.logsumexp(dim=-1), everywhere)  # [num_edges, heads]
-    shares = among_edges.unsqueeze(-1) * scores.softmax(dim=-1) * times  # [num_edges, heads, relations]
-    messages = (values * shares.unsqueeze(-2)).sum(dim=-1)  # [num_edges, heads, width // heads]
-    out = tensors.aggregate(messages, everywhere, "sum").reshape(-1, width)
-    out = layer.out_lin({name: F.gelu(out)})[name]
-    if out.size(-1) == x.size(-1):
-        share = layer.skip[name].sigmoid()
-        out = share * out + (1 - share) * x
-    return {name: out}
+    kqv = {
+        name: [rows[:, at * width : (at + 1) * width].reshape(-1, heads, width // heads) for at in range(3)]
+        for name, rows in layer.kqv_lin(x_dict).items()
+    }
+    found: dict[str, list[_OfRelation]] = {}
+    for relation, edge_index in edge_index_dict.items():
+        found.setdefault(relation[-1], []).append(_relation(tensors, layer, kqv, relation, edge_index))
+    summed = {
+        name: _together(found[name]) if name in found else torch.zeros_like(q)
+        for name, (_, q, _) in kqv.items()
+        if name in layer.dst_node_types
+    }
+    outs: dict[str, Tensor] = layer.out_lin({name: F.gelu(out.reshape(-1, width)) for name, out in summed.items()})
+    for name, out in outs.items():
+        if out.size(-1) == x_dict[name].size(-1):
+            share = layer.skip[name].sigmoid()
+            outs[name] = share * out + (1 - share) * x_dict[name]
+    return outs
+
+
+class _OfRelation(NamedTuple):
+    """The values that a relation brings to its destinations, and the weight that they have there."""
+
+    values: Tensor  # [num_vertices, heads, channels]: the sum of the values at the sources, by their shares
+    level: Tensor  # [num_vertices, heads]: the logarithm of the sum of the exponentials of the scores
+    edges: Tensor  # [num_vertices]: the number of in-edges
 
 
 def _relation(
     tensors: EdgeTensors,
     layer: Any,
-    k: Tensor,
-    q: Tensor,
-    v: Tensor,
+    kqv: dict[str, list[Tensor]],
     relation: tuple[str, str, str],
     edge_index: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what HGTConv computes for the edges of one relation.
+) -> _OfRelation:
+    """Return what HGTConv computes for one relation.
 
     Args:
         tensors: the edges of the trace.
         layer: the HGTConv.
-        k: the keys of the vertices, [num_vertices, heads, channels].
-        q: their queries.
-        v: their values.
+        kqv: by type of vertices their keys, queries and values, each [num_vertices, heads, channels].
         relation: the relation.
         edge_index: its edges.
-
-    Returns:
-        The scores and how often each edge counts, both [num_edges, heads], and the values [num_edges, heads, channels].
     """
     of_relation = slice(layer.edge_types_map[relation], None, len(layer.edge_types))
     index = tensors.meaning(edge_index)
     source, destination = index.starts, index.ends
+    (k, _, v), (_, q, _) = kqv[relation[0]], kqv[relation[-1]]
     keys = torch.einsum("nhd,hde->nhe", k, layer.k_rel.weight[of_relation])
-    scores = (tensors.scatter(q, destination) * tensors.scatter(keys, source)).sum(dim=-1)
-    scores = scores * layer.p_rel["__".join(relation)] / math.sqrt(k.shape[-1])
-    times = torch.ones_like(scores) if index.times is None else beside(index.times, scores).expand_as(scores)
     values = torch.einsum("nhd,hde->nhe", v, layer.v_rel.weight[of_relation])
-    return torch.where(times > 0, scores, LEAST_SCORE), times, tensors.scatter(values, source)
+    scores = (tensors.scatter(q, destination) * tensors.scatter(keys, source)).sum(dim=-1)  # [num_edges, heads]
+    scores = scores * layer.p_rel["__".join(relation)] / math.sqrt(k.shape[-1])
+    shares = tensors.softmax(scores, destination)
+    messages = tensors.scatter(values, source) * shares.unsqueeze(-1)
+    # of each edge, score - log(share) is the level; shares weigh the edges, so that no tiny one counts
+    level = tensors.aggregate(shares * (scores - shares.clamp(min=LEAST_SHARE).log()), destination, "sum")
+    return _OfRelation(tensors.aggregate(messages, destination, "sum"), level, tensors.count(destination))
 
 
-def _edges(tensors: EdgeTensors, edge_index_dict: dict[tuple[str, str, str], Tensor]) -> Index:
-    """Return the edges that all relations belong to."""
-    meanings = [tensors.meaning(edge_index) for edge_index in edge_index_dict.values()]
-    sets = {(meaning.edges, meaning.turned) for meaning in meanings}
-    if len(sets) != 1:
-        raise tensors.refuse(f"HGTConv {SAME_EDGES}")
-    return Index(meanings[0].edges, turned=meanings[0].turned)
+def _together(relations: list[_OfRelation]) -> Tensor:
+    """Return the values of all relations, weighed by the share of each, [num_vertices, heads, channels]."""
+    if len(relations) == 1:
+        return relations[0].values
+    levels = [torch.where(one.edges.unsqueeze(-1) > 0, one.level, LEAST_SCORE) for one in relations]
+    shares = torch.stack(levels, dim=-1).softmax(dim=-1)  # [num_vertices, heads, relations]
+    return (torch.stack([one.values for one in relations], dim=-1) * shares.unsqueeze(-2)).sum(dim=-1)

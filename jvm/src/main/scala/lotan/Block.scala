@@ -66,9 +66,14 @@ final class Block(
   private[lotan] def chunks(rows: Int, count: Int): BlockChunks =
     chunked.computeIfAbsent((rows, count), _ => new BlockChunks(this, rows, count))
 
-  def edges(set: EdgeSet): Edges = set match {
-    case EdgeSet.Graph => graph
-    case EdgeSet.SelfLoops => selfLoops
+  @transient private lazy val relations = new ConcurrentHashMap[EdgeSet, Edges]
+
+  /** The edges of a set. Those of a relation are picked at their first use. */
+  def edges(set: EdgeSet): Edges = set.relation match {
+    case None => if (set.loops) selfLoops else graph
+    case Some(number) =>
+      val own = relations.computeIfAbsent(set.asGiven, _ => Edges(graph.forward.ofType(number), sources))
+      if (set.loops) relations.computeIfAbsent(set, _ => Edges.withSelfLoops(own, sources)) else own
   }
 
   /** Returns a column of the edges of a set that end here, loops among them, in the order of `Edges.withLoops`.
@@ -77,13 +82,15 @@ final class Block(
     *   true if the data of the edges begins with their types
     */
   def columnOf(set: EdgeSet, column: EdgeColumn, typed: Boolean): EdgeData = {
-    val values = column.of(graph.forward, typed)
-    if (set == EdgeSet.Graph) values
+    val own = edges(set.asGiven).forward
+    val values = column.of(own, typed)
+    if (!set.loops) values
     else {
-      val ofLoops = column.added(graph.forward, values)
-      for ((edge, row) <- selfLoops.chosen.zipWithIndex if edge >= 0)
+      val looped = edges(set)
+      val ofLoops = column.added(own, values)
+      for ((edge, row) <- looped.chosen.zipWithIndex if edge >= 0)
         System.arraycopy(values.values, edge * values.width, ofLoops.values, row * values.width, values.width)
-      val plain = selfLoops.forward
+      val plain = looped.forward
       (column.of(plain, typed) ++ ofLoops).pick(plain.placesWithDiagonal)
     }
   }

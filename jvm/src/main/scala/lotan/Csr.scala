@@ -56,11 +56,22 @@ final class Csr(
   def withoutDiagonal: Csr = {
     val rowOf = rowOfEach
     val kept = columns.indices.iterator.filter(edge => columns(edge) != rowOf(edge)).toArray
-    if (kept.length == edges) this
-    else {
-      val indptr = Csr.prefixSums(Csr.counts(kept.map(rowOf), rows))
-      new Csr(indptr, kept.map(columns), weights.map(kept.map(_)), data.map(_.pick(kept)))
+    if (kept.length == edges) this else picked(kept, rowOf)
+  }
+
+  /** Returns the entries of one type of edges. The data must begin with the type of each edge. */
+  def ofType(number: Int): Csr = {
+    val types = data.getOrElse {
+      throw new IllegalArgumentException(s"a step sums over the edges of type $number, but the edges have no types")
     }
+    val kept = columns.indices.iterator.filter(edge => types.values(edge * types.width) == number.toFloat).toArray
+    picked(kept, rowOfEach)
+  }
+
+  /** Returns some of the entries, in their order. */
+  private def picked(kept: Array[Int], rowOf: Array[Int]): Csr = {
+    val indptr = Csr.prefixSums(Csr.counts(kept.map(rowOf), rows))
+    new Csr(indptr, kept.map(columns), weights.map(kept.map(_)), data.map(_.pick(kept)))
   }
 
   /** Returns 1 for each entry on the diagonal, and 0 for each other entry. */

@@ -5,10 +5,14 @@ import org.apache.spark.rdd.RDD
 /** Static columns of width 1 that follow from the edges alone. */
 object Degrees {
 
-  /** Number of in-edges of each vertex, at least 1. */
-  def inDegree(blocks: RDD[Block]): RDD[Rows] = blocks.map { block =>
-    val csr = block.graph.forward
-    column(block.count)(row => math.max(1, csr.indptr(row + 1) - csr.indptr(row)).toFloat)
+  /** Number of in-edges of each vertex, at least 1.
+    *
+    * @param edges
+    *   which in-edges
+    */
+  def inDegree(blocks: RDD[Block], edges: EdgeSet = EdgeSet.Graph): RDD[Rows] = blocks.map { block =>
+    val set = block.edges(edges)
+    column(block.count)(row => math.max(1.0, total(set, row, weighted = false)).toFloat)
   }
 
   /** (Sum of the in-edges' weights)^-1/2, 0 where that is not finite: the two-sided scale of GCN.

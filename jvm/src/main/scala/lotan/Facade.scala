@@ -65,11 +65,12 @@ object Facade {
       shuffled: Boolean
   ): RDD[Rows] = {
     val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
-    step(graph.blocks, column, shared(graph, shuffled), spread(graph, within))
+    step(graph.blocks, column, shared(graph, shuffled), spread(graph, step.edges, within))
   }
 
   /** Returns true if hubs are spread. They are not in sums over some of the edges, of which hubs may have few. */
-  private def spread(graph: LoadedGraph, within: Int) = graph.hubs && within == Block.All
+  private def spread(graph: LoadedGraph, edges: EdgeSet, within: Int) =
+    graph.hubs && within == Block.All && edges.relation.isEmpty
 
   private def shared(graph: LoadedGraph, shuffled: Boolean) = !shuffled && graph.blocks.sparkContext.isLocal
 
@@ -82,8 +83,10 @@ object Facade {
       reverse: Boolean,
       within: Int,
       made: Int
-  ): RDD[RowReader] =
-    Propagate(EdgeSet(edges), weighted, reverse, within, made).asRead(graph.blocks, column, spread(graph, within))
+  ): RDD[RowReader] = {
+    val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
+    step.asRead(graph.blocks, column, spread(graph, step.edges, within))
+  }
 
   /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result; `scale` may be
     * null.
@@ -125,9 +128,12 @@ object Facade {
     TotalGradient(kind, vertices)(graph.blocks, parts, x, Option(scale), others, shared(graph, shuffled))
   }
 
-  /** Returns the column `in_degree` or `gcn_scale@<edge set>` (`Degrees`). It is cheap if it is persisted. */
+  /** Returns the column `in_degree`, `in_degree@<edge set>` or `gcn_scale@<edge set>` (`Degrees`), which is cheap if it is
+    * persisted.
+    */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
     case Array("in_degree") => Degrees.inDegree(graph.blocks)
+    case Array("in_degree", edges) => Degrees.inDegree(graph.blocks, EdgeSet(edges))
     case Array("gcn_scale", edges) => Degrees.gcnScale(graph.blocks, EdgeSet(edges), weighted)
     case _ => throw new IllegalArgumentException(s"no static column follows from edges alone by the name '$name'")
   }

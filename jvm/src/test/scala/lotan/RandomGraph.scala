@@ -66,15 +66,17 @@ final case class RandomGraph(count: Int, edges: Seq[(Int, Int, Float)], text: Bo
     found
   }
 
-  /** The edges of a set, by definition. */
-  def edgesOf(set: EdgeSet): Seq[(Int, Int, Float)] = set match {
-    case EdgeSet.Graph => edges
-    case EdgeSet.SelfLoops =>
+  /** The edges of a set, by definition. The type of an edge is the parity of its source. */
+  def edgesOf(set: EdgeSet): Seq[(Int, Int, Float)] = {
+    val own = edges.filter(edge => set.relation.forall(_ == edge._1 % 2))
+    if (!set.loops) own
+    else {
       val loops = (0 until count).map { v =>
-        val weights = edges.collect { case (`v`, `v`, weight) => weight }
+        val weights = own.collect { case (`v`, `v`, weight) => weight }
         (v, v, if (weights.isEmpty) 1f else weights.max) // the last one, in the order of weights
       }
-      edges.filter(e => e._1 != e._2) ++ loops
+      own.filter(e => e._1 != e._2) ++ loops
+    }
   }
 
   /** Hops from every vertex to one of `targets`, by definition; `beyond` where there are at least as many, or no way. */

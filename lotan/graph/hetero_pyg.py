@@ -1,0 +1,175 @@
+"""Graphs of several types of vertices in other forms: PyG's `HeteroData`, and folders of Parquet."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lotan.errors import GraphError
+from lotan.graph.arrays import GraphArrays
+from lotan.graph.files import make_room
+from lotan.graph.given_tables import as_numpy
+from lotan.graph.given_types import GivenTypes, said
+from lotan.graph.pyg import IDS
+from lotan.graph.typed_folders import EDGES, VERTICES, file_name
+from planner.spec import SPLITS
+from planner.vertex_types import Relation
+
+Array = npt.NDArray[Any]
+Tables = dict[str, dict[str, Array]]
+
+
+def tables_of(data: Any) -> tuple[Tables, dict[Relation, dict[str, Array]], bool]:
+    """Return the tables of vertices and edges of a PyG data object, and whether edges have weights.
+
+    Args:
+        data: a `torch_geometric.data.HeteroData`.
+
+    Raises:
+        GraphError: it is something else, an attribute is missing, or a relation names vertices that are not there.
+    """
+    if not (hasattr(data, "node_types") and hasattr(data, "edge_types")):
+        raise GraphError(
+            f"{type(data).__name__} has no types of vertices; expected a PyG HeteroData, or use lotan.Graph.from_pyg."
+        )
+    vertices = {name: _vertices(name, data[name]) for name in data.node_types}
+    edges = {relation: _edges(relation, data[relation], vertices) for relation in data.edge_types}
+    return vertices, edges, any("edge_weight" in table for table in edges.values())
+
+
+def _vertices(name: str, store: Any) -> dict[str, Array]:
+    count = store.num_nodes
+    if count is None:
+        raise GraphError(f"data[{name!r}] has neither x nor num_nodes; expected one of them.")
+    ids = store[IDS] if IDS in store else np.arange(count)
+    table: dict[str, Array] = {"id": np.asarray(ids, dtype=object) if isinstance(ids, list) else as_numpy(ids)}
+    if "x" in store:
+        x = as_numpy(store["x"])
+        table["features"] = x if x.ndim == 2 else x[:, np.newaxis]
+    if "y" in store:
+        table["label"] = as_numpy(store["y"])
+    masks = {f"{split}_mask": as_numpy(store[f"{split}_mask"]) for split in SPLITS if f"{split}_mask" in store}
+    for attribute, array in (table | masks).items():
+        if len(array) != count:
+            raise GraphError(f"data[{name!r}].{attribute}: has {len(array):,} rows for {count:,} vertices.")
+    return table | masks
+
+
+def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]:
+    where = f"data[{relation!r}]"
+    if "edge_index" not in store:
+        raise GraphError(f"{where} has no edge_index; load the data without the transform ToSparseTensor.")
+    index = as_numpy(store["edge_index"])
+    table: dict[str, Array] = {}
+    for end, rows, name in (("src", index[0], relation[0]), ("dst", index[1], relation[2])):
+        if name not in vertices:
+            raise GraphError(f"{where} names vertices of type {name!r}, which the data lack.")
+        ids = vertices[name]["id"]
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(ids):
+            wrong = rows.max() if rows.min() >= 0 else rows.min()
+            raise GraphError(
+                f"{where}.edge_index: names vertex {wrong} of type {name!r}; expected 0 to {len(ids) - 1}."
+            )
+        table[end] = ids[rows]
+    if "edge_weight" in store:
+        table["edge_weight"] = as_numpy(store["edge_weight"]).reshape(-1)
+    return table
+
+
+def data_of(arrays: GraphArrays, given: GivenTypes) -> Any:
+    """Return a graph's arrays as a `torch_geometric.data.HeteroData`, with copies of them.
+
+    Raises:
+        GraphError: torch_geometric is not installed.
+    """
+    import torch
+
+    try:
+        data = import_module("torch_geometric.data").HeteroData()
+    except ImportError as error:
+        raise GraphError("to_pyg needs PyG, which is not installed; run: pip install torch-geometric") from error
+    for name, table in _tables(arrays, given)[0].items():
+        store = data[name]
+        store.num_nodes = len(table["id"])
+        ids = table.pop("id")
+        store[IDS] = ids.tolist() if ids.dtype == object else torch.from_numpy(ids.astype(np.int64))
+        for attribute, array in table.items():
+            if attribute == "split":
+                for number, split in enumerate(SPLITS):
+                    store[f"{split}_mask"] = torch.from_numpy(array == number)
+            else:
+                store[{"features": "x", "label": "y"}[attribute]] = torch.from_numpy(array.copy())
+    for number, relation in enumerate(given.types.relations):
+        chosen, ends = _of_relation(arrays, given, number)
+        data[relation].edge_index = torch.from_numpy(np.stack(ends))
+        if arrays.weight is not None:
+            data[relation].edge_weight = torch.from_numpy(arrays.weight[chosen])
+    return data
+
+
+def write(folder: Path, arrays: GraphArrays, given: GivenTypes, overwrite: bool) -> None:
+    """Write a graph's arrays as a folder of Parquet.
+
+    Raises:
+        GraphError: a graph is there already.
+    """
+    from pyarrow import parquet
+
+    make_room(folder, overwrite, (VERTICES, EDGES))
+    vertices, ids = _tables(arrays, given)
+    for part in (VERTICES, EDGES):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    for name, table in vertices.items():
+        columns = {column: pa.array(list(array) if array.ndim > 1 else array) for column, array in table.items()}
+        parquet.write_table(pa.table(columns), folder / VERTICES / f"{name}.parquet")
+    for number, relation in enumerate(given.types.relations):
+        chosen, (src, dst) = _of_relation(arrays, given, number)
+        source, destination = given.types.ends(number)
+        columns = {"src": pa.array(ids[source][src]), "dst": pa.array(ids[destination][dst])}
+        if arrays.weight is not None:
+            columns["weight"] = pa.array(arrays.weight[chosen])
+        parquet.write_table(pa.table(columns), folder / EDGES / f"{file_name(relation)}.parquet")
+
+
+def _tables(arrays: GraphArrays, given: GivenTypes) -> tuple[Tables, list[Array]]:
+    """Return the columns of the vertices of each type, and the ids of each."""
+    types = given.types
+    numbers = arrays.features[:, types.type_column]
+    vertices: Tables = {}
+    all_ids = []
+    for number, name in enumerate(types.names):
+        here = np.flatnonzero(numbers == number)
+        ids = given.ids[number] if given.ids else _plain_ids(arrays.ids[here], name)
+        all_ids.append(ids)
+        vertices[name] = {"id": ids}
+        if types.widths[number]:
+            vertices[name]["features"] = arrays.features[here, : types.widths[number]]
+        if number == types.target:
+            vertices[name] |= {"label": arrays.label[here], "split": arrays.split[here]}
+    return vertices, all_ids
+
+
+def _plain_ids(texts: Array, name: str) -> Array:
+    """Return the ids of a type, which are texts in the table of all types."""
+    plain = [text[len(name) + 1 :] for text in texts]
+    try:
+        return np.array([int(text) for text in plain], dtype=np.int64)
+    except ValueError:
+        return np.array(plain, dtype=object)
+
+
+def _of_relation(arrays: GraphArrays, given: GivenTypes, number: int) -> tuple[Array, tuple[Array, Array]]:
+    """Return the positions of a relation's edges, and their ends as positions among the vertices of their types."""
+    assert arrays.edge_type is not None, f"edges of {said(given.types.relations[number])} have types"
+    chosen = np.flatnonzero(arrays.edge_type == number)
+    types = arrays.features[:, given.types.type_column]
+    places = np.zeros(len(types), dtype=np.int64)
+    for end in set(given.types.ends(number)):
+        here = np.flatnonzero(types == end)
+        places[here] = np.arange(len(here))
+    return chosen, (places[arrays.src[chosen]], places[arrays.dst[chosen]])

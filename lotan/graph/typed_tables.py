@@ -1,0 +1,170 @@
+"""Tables in memory, by the types of their vertices and edges, as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lotan.errors import GraphError
+from lotan.graph.arrays import EdgeColumns, VertexColumns, order_of_ids, positions_of
+from lotan.graph.column_names import ColumnNames
+from lotan.graph.columns import edge_columns, vertex_columns
+from lotan.graph.faults import EXAMPLES, shown
+from lotan.graph.given_labels import GivenLabels, are_classes
+from lotan.graph.given_tables import arrow_table, names_of_columns
+from lotan.graph.given_types import GivenTypes, check_types, said, sql_type, task_of
+from lotan.graph.sources import Source
+from planner.spec import Task
+from planner.vertex_types import Relation, VertexTypes
+
+FEATURES = "features"
+
+
+class OfType(NamedTuple):
+    """The vertices of one type, sorted by id."""
+
+    columns: VertexColumns
+    labelled: bool
+    split: bool
+
+
+def source_of(
+    vertices: Mapping[str, Any], edges: Mapping[Relation, Any], names: ColumnNames, task_type: str | None
+) -> tuple[Source, Task | None]:
+    """Return the source of tables in memory, which are read at once, and the task that their labels ask for.
+
+    Raises:
+        GraphError: a table makes no vertices or edges, or names a vertex or a type that is not there.
+    """
+    types, relations = check_types(vertices, edges)
+    read = {name: _vertices(name, vertices[name], names) for name in types}
+    labelled, split = [n for n in types if read[n].labelled], [n for n in types if read[n].split]
+    task = task_of(task_type, labelled, split, types)
+    widths = tuple(read[name].columns.features.shape[1] for name in types)
+    if not any(widths):
+        raise GraphError("No vertices have features. Give at least one type some, such as a 1 for every vertex.")
+    found = VertexTypes(types, widths, relations, task)
+    columns = [read[name].columns for name in types]
+    firsts = np.cumsum([0, *(len(one.ids) for one in columns)])
+    of_edges = [_edges(relation, edges[relation], names, found, columns, firsts) for relation in relations]
+    weighted = any(one.weight is not None for one in of_edges)
+    target = columns[found.target]
+    given = GivenTypes(found, sql_type(target.ids), tuple(one.ids for one in columns))
+    joined = _joined_vertices(columns, found, firsts), _joined_edges(of_edges, weighted)
+    chosen = ColumnNames(weight=(names.weight or "weight") if weighted else None, edge_type="edge_type")
+    return Source(chosen, load=lambda: joined, types=given), _task(target.label)
+
+
+def _task(label: GivenLabels) -> Task | None:
+    """Return "regression" for numbers that are no classes, because vertices of other types have none."""
+    one_number = label.values.ndim == 2 and label.values.shape[1] == 1
+    return "regression" if one_number and not are_classes(label.values[:, 0]) else None
+
+
+@contextmanager
+def naming(table: str) -> Iterator[None]:
+    """Let errors say which of several tables they are about."""
+    try:
+        yield
+    except GraphError as error:
+        raise GraphError(f"{table}: {error}") from error
+
+
+def has_features(names: ColumnNames, columns: list[str]) -> bool:
+    """Return False if a table of vertices has no features: none of the default name, and no others were named."""
+    return names.features != FEATURES or FEATURES in columns
+
+
+def _vertices(name: str, table: Any, names: ColumnNames) -> OfType:
+    with naming(f"vertices of type {name!r}"):
+        present = names_of_columns(table)
+        featured = has_features(names, present)
+        own = names.present(present)
+        wanted = [column for column in own.of_vertices() if featured or column != FEATURES]
+        rows = arrow_table(table, "vertices", wanted)
+        if not featured:
+            rows = rows.append_column(FEATURES, pa.array(np.zeros(rows.num_rows, dtype=np.float32)))
+        found = vertex_columns(rows, own)
+        order = order_of_ids(found.ids)
+    features = found.features[order] if featured else found.features[:, :0]
+    label = GivenLabels(found.label.values[order], found.label.missing[order])
+    columns = VertexColumns(found.ids[order], features, label, found.split[order])
+    return OfType(columns, own.label is not None, own.split is not None)
+
+
+def _edges(
+    relation: Relation,
+    table: Any,
+    names: ColumnNames,
+    types: VertexTypes,
+    columns: list[VertexColumns],
+    firsts: npt.NDArray[np.int64],
+) -> EdgeColumns:
+    """Return the edges of a relation, between positions in the table of all vertices."""
+    number = types.relations.index(relation)
+    ends = types.ends(number)
+    with naming(f"edges {said(relation)}"):
+        present = names_of_columns(table)
+        weight = names.weight if names.weight in present else None
+        own = replace(names.present_edges(present), weight=weight, edge_features=None, edge_type=None)
+        sources, destinations = (columns[end].ids for end in ends)
+        read = edge_columns(arrow_table(table, "edges", own.of_edges()), own, destinations, sources)
+        src, dst = (
+            _positions(given, columns[end].ids, types.names[end], column) + firsts[end]
+            for given, end, column in ((read.src, ends[0], own.src), (read.dst, ends[1], own.dst))
+        )
+    return EdgeColumns(src, dst, read.weight, None, np.full(len(src), number, dtype=np.int64))
+
+
+def _positions(given: npt.NDArray[Any], ids: npt.NDArray[Any], name: str, column: str) -> npt.NDArray[np.int64]:
+    found = positions_of(ids, given)
+    unknown = np.unique(given[found < 0])
+    if len(unknown):
+        examples = ", ".join(shown(one) for one in unknown[:EXAMPLES])
+        raise GraphError(
+            f"edges.{column}: {len(unknown):,} ids are not among the vertices of type {name!r} (for example {examples}). "
+            "Add these vertices, or drop the edges."
+        )
+    return found
+
+
+def _joined_vertices(columns: list[VertexColumns], types: VertexTypes, firsts: npt.NDArray[np.int64]) -> VertexColumns:
+    count, target = int(firsts[-1]), types.target
+    features = np.zeros((count, types.width), dtype=np.float32)
+    split = np.full(count, -1, dtype=np.int8)
+    for number, one in enumerate(columns):
+        rows = slice(firsts[number], firsts[number + 1])
+        features[rows, : types.widths[number]] = one.features
+        features[rows, types.type_column] = number
+    here = slice(firsts[target], firsts[target + 1])
+    split[here] = columns[target].split
+    return VertexColumns(np.arange(count), features, _joined_labels(columns[target].label, count, here), split)
+
+
+def _joined_labels(given: GivenLabels, count: int, here: slice) -> GivenLabels:
+    values = given.values
+    if values.dtype == object:
+        joined = np.full(count, "", dtype=object)
+    elif values.ndim == 1:
+        joined = np.full(count, -1, dtype=np.int64)
+    else:
+        joined = np.full((count, values.shape[1]), np.nan, dtype=np.float32)
+    missing = np.ones(count, dtype=np.bool_)
+    joined[here], missing[here] = values, given.missing
+    return GivenLabels(joined, missing)
+
+
+def _joined_edges(relations: list[EdgeColumns], weighted: bool) -> EdgeColumns:
+    src, dst, types = (
+        np.concatenate([getattr(one, name) for one in relations]) for name in ("src", "dst", "edge_type")
+    )
+    if not weighted:
+        return EdgeColumns(src, dst, None, None, types)
+    ones = (np.ones(len(one.src), dtype=np.float32) if one.weight is None else one.weight for one in relations)
+    return EdgeColumns(src, dst, np.concatenate(list(ones)), None, types)

@@ -1,0 +1,195 @@
+"""Models of PyG for several types of vertices train as in PyG, on each engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import lotan
+from tests.tracing.hetero_models import CLASSES, COUNTS, MODELS, RELATIONS, WIDTHS, made, messy_data
+
+EPOCHS = 3
+FLAT = ("HeteroConv", "HAN", "HGT", "statistics", "to_hetero with BatchNorm")
+"""The models with a parameter of which a gradient is 0 or nearly so. Adam would make steps of its rounding errors."""
+
+
+def rows_of(model: torch.nn.Module, data: Any) -> torch.Tensor:
+    found = model(data.x_dict, data.edge_index_dict)
+    return found if isinstance(found, torch.Tensor) else found["paper"]
+
+
+def trained_by_pyg(model: torch.nn.Module, data: Any, kind: str) -> list[float]:
+    steps = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
+    losses, paper = [], data["paper"]
+    for _ in range(EPOCHS):
+        model.train()
+        loss = torch.nn.functional.cross_entropy(rows_of(model, data)[paper.train_mask], paper.y[paper.train_mask])
+        losses.append(loss.item())
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    return losses
+
+
+def assert_trains_as_pyg(name: str, graph: lotan.HeteroGraph | None = None, **options: Any) -> Any:
+    data = messy_data()
+    ours, theirs = made(name), made(name)
+    kind = "SGD" if name in FLAT else "Adam"
+    settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "epochs": EPOCHS, "progress": False, **options}
+    run = lotan.Trainer(ours, graph or lotan.HeteroGraph.from_pyg(data), **settings).fit()
+    losses = trained_by_pyg(theirs, data, kind)
+    assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=2e-5)
+    for key, value in theirs.state_dict().items():
+        torch.testing.assert_close(
+            ours.state_dict()[key], value, rtol=0, atol=5e-4, msg=lambda m, key=key: f"{key}: {m}"
+        )
+    return run
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_trains_as_in_pyg(name: str) -> None:
+    assert_trains_as_pyg(name, engine="local")
+
+
+def test_predicts_the_vertices_of_the_type_with_labels() -> None:
+    data, model = messy_data(), made("RGCN")
+    data["paper"].n_id = torch.arange(COUNTS["paper"]) * 3 + 100
+    run = lotan.Trainer(model, lotan.HeteroGraph.from_pyg(data), epochs=2, engine="local", progress=False).fit()
+    found = run.predict()
+    assert found["id"].tolist() == data["paper"].n_id.tolist()
+    expected = rows_of(model.eval(), data).softmax(dim=-1).detach()
+    np.testing.assert_allclose(np.stack(found["probability"]), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_saved_model_predicts_the_same_types_only(tmp_path: Path) -> None:
+    graph = lotan.HeteroGraph.from_pyg(messy_data())
+    run = lotan.Trainer(made("HeteroConv"), graph, epochs=1, engine="local", progress=False).fit()
+    run.save(tmp_path)
+    saved = lotan.load(tmp_path)
+    pd.testing.assert_frame_equal(saved.predict(graph, engine="local"), run.predict())
+    other = messy_data()
+    other["venue"].x = torch.rand(COUNTS["venue"], 7)
+    with pytest.raises(lotan.GraphError, match="differs from that of training in its numbers of features: 4, 6, 7 in"):
+        saved.predict(lotan.HeteroGraph.from_pyg(other), engine="local")
+    with pytest.raises(
+        lotan.GraphError, match="of training has several types of vertices, and that of this one has one"
+    ):
+        saved.predict(lotan.Graph.read("digits"), engine="local")
+
+
+def test_the_command_line_reads_a_folder_of_types(tmp_path: Path) -> None:
+    from lotan.cli import main
+
+    lotan.HeteroGraph.from_pyg(messy_data()).save(tmp_path / "graph")
+    where = ["--graph", str(tmp_path / "graph"), "--engine", "local", "--task-type", "paper"]
+    model = f"{made.__module__}:Relational"
+    assert main(["train", *where, "--model", model, "--epochs", "1", "--quiet", "--save", str(tmp_path / "model")]) == 0
+    out = tmp_path / "predictions.parquet"
+    assert main(["predict", *where, "--model-dir", str(tmp_path / "model"), "--out", str(out)]) == 0
+    assert pd.read_parquet(out)["id"].tolist() == list(range(COUNTS["paper"]))
+
+
+def refused(model: torch.nn.Module, said: str, graph: lotan.Graph | None = None) -> None:
+    with pytest.raises(lotan.ModelError, match=said):
+        lotan.Trainer(model, graph or lotan.HeteroGraph.from_pyg(messy_data()), engine="local", progress=False).fit()
+
+
+class Asks(torch.nn.Module):
+    """A model whose forward is a function of both dictionaries."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self.lin, self.run = torch.nn.Linear(6, CLASSES), run
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        return self.run(self, x_dict, edge_index_dict)
+
+
+def test_a_relation_or_a_type_that_is_not_there_is_named() -> None:
+    import torch_geometric.nn as pyg
+
+    conv = pyg.HeteroConv({("author", "reads", "paper"): pyg.SAGEConv((4, 6), CLASSES)})
+    refused(
+        Asks(lambda _, x, edges: conv(x, edges)["paper"]),
+        "asks for edges author -> reads -> paper, which the graph lacks",
+    )
+    refused(
+        Asks(lambda _, x, edges: x["reader"]), "asks for vertices of type 'reader'; the graph has author, paper, venue"
+    )
+    data = messy_data()
+    del data["author"].x
+    data["author"].num_nodes = COUNTS["author"]
+    without = lotan.HeteroGraph.from_pyg(data)
+    refused(made("HeteroConv"), "reads features of vertices of type 'author', which have none", without)
+
+
+def test_what_does_not_fit_several_types_is_refused() -> None:
+    refused(Asks(lambda model, x, _: {"author": x["author"]}), "returns rows of author, and none of 'paper'")
+    refused(
+        Asks(lambda model, x, _: x["author"][:, :3]), "returns rows of 'author', but the labels are those of 'paper'"
+    )
+    refused(Asks(lambda model, x, _: model.lin(x["paper"]) + x["venue"]), "combines rows of different kinds")
+    refused(lotan.nn.GCN(6, 8, 2, CLASSES), "takes a graph of one type of vertices, but this one has the types author")
+    refused(made("HAN"), r"asks for 'x_dict'.* train it on a lotan.HeteroGraph", lotan.Graph.read("digits"))
+
+
+def test_means_and_maxima_collect_nothing() -> None:
+    text = lotan.Trainer(made("RGCN"), lotan.HeteroGraph.from_pyg(messy_data()), engine="local").explain(
+        stage="physical"
+    )
+    assert "Collect" not in text
+    assert "graph:0 is author -> writes -> paper" in " ".join(text.split())
+    assert "graph:0" in text
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["HeteroConv", "HGT", "statistics"])
+def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
+    assert_trains_as_pyg(name, engine="blocks", partitions=3)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.nightly) for n in MODELS if n not in ("HeteroConv", "HGT", "statistics")]
+)
+def test_trains_as_in_pyg_on_blocks_too(name: str, spark: object) -> None:
+    assert_trains_as_pyg(name, engine="blocks", partitions=2)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["RGCN", *(pytest.param(n, marks=pytest.mark.nightly) for n in MODELS if n != "RGCN")])
+def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
+    assert_trains_as_pyg(name, engine="rows", partitions=2)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_trains_and_predicts_on_spark_tables(spark: Any) -> None:
+    data = messy_data()
+    vertices, edges = {}, {}
+    for name in WIDTHS:
+        table = pd.DataFrame({"id": np.arange(COUNTS[name]) * 2, "features": data[name].x.tolist()})
+        if name == "paper":
+            table["label"] = data[name].y.numpy()
+            table["train_mask"] = data[name].train_mask.numpy()
+        vertices[name] = table if name == "venue" else spark.createDataFrame(table)
+    for relation in RELATIONS:
+        src, dst = (data[relation].edge_index * 2).numpy()
+        edges[relation] = spark.createDataFrame(pd.DataFrame({"src": src, "dst": dst}))
+    graph = lotan.HeteroGraph(vertices, edges)
+    run = assert_trains_as_pyg("HeteroConv", graph, engine="blocks", partitions=2)
+    predicted = run.predict()
+    assert sorted(row.id for row in predicted.collect()) == (np.arange(COUNTS["paper"]) * 2).tolist()
+    assert dict(predicted.dtypes)["id"] == "bigint"
+    predicted.unpersist()
+    unknown = edges | {RELATIONS[0]: spark.createDataFrame(pd.DataFrame({"src": [1], "dst": [0]}))}
+    with pytest.raises(lotan.GraphError, match="author:1"):
+        lotan.Trainer(made("HeteroConv"), lotan.HeteroGraph(vertices, unknown), engine="blocks", progress=False).fit()
