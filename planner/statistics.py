@@ -47,6 +47,8 @@ class Statistics:
     evaluated: int | None = field(default=None, repr=False)  # vertices in any split; None: unknown
     # the attributes and types that edges have
     edge_data: EdgeData = field(default=NO_EDGE_DATA, repr=False)
+    # for a sampled batch: the estimated vertices within each level, and the edges that end there; see planner.regime
+    sampled: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
     @property
     def targets(self) -> Targets:
@@ -65,7 +67,7 @@ class Statistics:
         loops = has_added_loops(edges)
         if within is None or not self._levels:
             return self.edges - self.self_loops + self.vertices if loops else self.edges
-        rows, found = self._levels[min(within, LEVELS - 1)]
+        rows, found = self._levels[min(within, len(self._levels) - 1)]
         return round(found * (1 - self.self_loops / max(1, self.edges)) + rows if loops else found)
 
     def rows_within(self, level: int | None) -> int:
@@ -76,7 +78,7 @@ class Statistics:
         """
         if level is None or not self._levels:
             return self.vertices
-        return round(self._levels[min(level, LEVELS - 1)][0])
+        return round(self._levels[min(level, len(self._levels) - 1)][0])
 
     def sources_within(self, level: int | None) -> int:
         """Return the most vertices that can be sources of edges that end within a level."""
@@ -85,6 +87,8 @@ class Statistics:
     @cached_property
     def _levels(self) -> tuple[tuple[float, float], ...]:
         """The estimated vertices within each level, and edges that end there; () if the targets are not known."""
+        if self.sampled:
+            return self.sampled
         first = self.evaluated if self.targets == "split" else self.training
         if first is None or not self.vertices:
             return ()
