@@ -81,7 +81,10 @@ class Sampler:
 
     def _unmet(self, sources: Positions) -> Positions:
         """Return those of the vertices that have no place yet, each once, ascending."""
-        return np.unique(sources[self._places[sources] < 0])
+        new = sources[self._places[sources] < 0]
+        turns = np.arange(len(new))
+        self._places[new] = turns  # of a vertex that is there several times, the last turn stays
+        return np.sort(new[self._places[new] == turns])
 
     def _sorted(self, rows: Positions, counts: Positions, edges: Positions, degrees: Positions) -> Sample:
         """Return the sample with its edges sorted by source within each destination."""

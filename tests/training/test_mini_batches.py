@@ -16,6 +16,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 import lotan
 from lotan.batches.examples import batches_of_epoch, examples_of
+from lotan.batches.loader import BatchLoader
 from lotan.batches.sampler import Sampler
 from lotan.cli import main
 from lotan.errors import ConfigurationError, ModelError
@@ -140,6 +141,21 @@ def test_sampled_batches_equal_pyg_on_the_sampled_edges() -> None:
         functional.cross_entropy(out, torch.from_numpy(arrays.label[targets])).backward()
         optimizer.step()
     assert_alike(ours, theirs, before)
+
+
+def test_sparse_features_are_sampled_as_their_nonzero_numbers() -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 400)).astype(np.float32) * (random.random((60, 400)) < 0.01)
+    edges, split = random.integers(0, 60, (2, 300)), random.integers(-1, 2, 60).astype(np.int8)
+    graph = lotan.Graph.from_arrays(x, *edges, label=random.integers(0, OUT, 60), split=split)
+    model = lotan.nn.GraphSAGE(400, 8, 2, OUT)
+    other, before, regime = deepcopy(model), deepcopy(model), lotan.MiniBatch(5, (2, 2))
+    job = lotan.Trainer(model, graph, regime=regime).job
+    assert job.batch is not None
+    assert BatchLoader(graph, job.batch.plan)._sparse.keys() == {"features"}
+    fit(model, graph, regime)
+    fit(other, graph, regime, disable=("hold_sparse",))
+    assert_alike(model, other, before)
 
 
 def test_the_normalisation_of_gcn_is_that_of_the_graph() -> None:
@@ -359,8 +375,6 @@ def test_a_batch_larger_than_the_examples_is_said_once(capsys) -> None:
 
 
 def test_no_thread_outlives_a_run_that_fails(monkeypatch) -> None:
-    from lotan.batches.loader import BatchLoader
-
     def fails(self, sample):
         raise MemoryError("no room")
 

@@ -72,6 +72,7 @@ class FromGraph:
     keys: Tensor  # the row keys of the vertices, int64 [vertices]
     static: Mapping[str, Tensor]  # static columns by name; others follow from the sampled edges
     programs: Mapping[str, Program]  # the programs of the plan, which all samples share
+    sparse: Mapping[str, SparseRows]  # static columns that stages read as sparse rows alone
 
 
 class LoadedGraph:
@@ -107,6 +108,7 @@ class LoadedGraph:
             self.keys, self.programs = given.keys, given.programs
         missing = (column.name for column in plan.static_columns if column.name not in self.static)
         self.static |= {name: self._column(name, placed) for name in missing}
+        self._given_sparse = {} if given is None else given.sparse
         self._sparse: dict[tuple[str, int, int], SparseRows] = {}
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}
 
@@ -138,7 +140,9 @@ class LoadedGraph:
     def sparse(self, name: str, rows: slice) -> SparseRows:
         """Return the non-zero numbers of some rows of a static column. They are found at their first use."""
         key = name, rows.start, rows.stop
-        if key not in self._sparse:
+        if key not in self._sparse and name in self._given_sparse:
+            self._sparse[key] = self._given_sparse[name].chosen(torch.arange(rows.start, rows.stop))
+        elif key not in self._sparse:
             self._sparse[key] = SparseRows(self.static[name][rows])
         return self._sparse[key]
 
