@@ -31,8 +31,7 @@ class SparseRows:
         """The rows, ends and values of the numbers of each column, in the order of rows: only gradients read them."""
         columns, ends, values = (part.numpy() for part in self._by_row)
         matrix = csr_array((values, columns, ends), shape=tuple(self.shape)).tocsc()
-        rows, ends, values = map(torch.from_numpy, (matrix.indices, matrix.indptr, matrix.data))
-        return rows, ends, values
+        return torch.from_numpy(matrix.indices), torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.data)
 
     def chosen(self, rows: Tensor) -> SparseRows:
         """Return some of the rows, in the given order, as sparse rows of their own.
