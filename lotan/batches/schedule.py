@@ -22,7 +22,10 @@ from planner.physical import Plan
 from planner.regime import hops_of_plan
 
 AHEAD = 2
-"""The batches that are prepared before they are needed. More would take memory, and one thread prepares them in turn."""
+"""The batches that are prepared before they are needed: see also `lotan.planning.job.BATCHES_HELD`.
+
+More would take memory, and one thread prepares them in turn.
+"""
 
 
 @dataclass

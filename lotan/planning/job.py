@@ -41,12 +41,14 @@ from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.footprint import Footprint
 from planner.physical import Plan
 from planner.regime import Sampling, hops, statistics_of_batch
+from planner.shares import DRIVER_BYTES
 from planner.spec import SPLITS, LossForm, LossSpec, Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
 Found = TypeVar("Found")
 
+BATCHES_HELD = 3  # mini-batches in memory at one time: the one that trains, and those that are prepared ahead
 GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
 
 
@@ -100,7 +102,12 @@ class Job:
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
         """Return the estimated memory of the job's plan, or of the plan of a batch that the job is part of."""
         partitions = self.partitions or config.partitions
-        found = MemoryLimit.of(config).needs(self.traits, plan or self.plan, self.statistics, partitions)
+        limit = MemoryLimit.of(config)
+        found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
+        if self.batch is not None:
+            of_batch = limit.needs(self.traits, self.batch.plan, self.batch.statistics, partitions)
+            held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
+            found = replace(found, peak=found.peak + held, least=found.least + held)
         return replace(found, partitions=self.partitions)
 
 
@@ -143,7 +150,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     )
     warnings = (*warnings, *limit_notes(engine.name, config, graph), *sampling_notes(sampling))
     job = Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
-    return job if sampling is None else replace(job, batch=plan_of_batch(job, sampling))
+    return job if sampling is None else with_batches(job, sampling, config)
 
 
 def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | None:
@@ -181,6 +188,22 @@ def sampling_notes(sampling: Sampling | None) -> tuple[str, ...]:
         f"settings: batch_size is {sampling.batch_size:,}, but only {sampling.examples:,} training vertices have labels; each "
         "epoch has one batch of all of them",
     )
+
+
+def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
+    """Return a job that trains on mini-batches, with the memory of the batches that are held at one time.
+
+    Raises:
+        PlanError: If a batch cannot be planned.
+        ConfigurationError: If the memory limit is too low.
+    """
+    job, limit = replace(job, batch=plan_of_batch(job, sampling)), MemoryLimit.of(config)
+    needs = job.needs(config)
+    if limit.bytes is not None:
+        check_fits(limit, job.engine.name, {job.engine.name: needs})
+    said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
+    assert job.batch is not None  # it was made above
+    return replace(job, planned=job.planned.described(**said), batch=job.batch.described(**said))
 
 
 @translated()

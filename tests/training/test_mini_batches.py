@@ -369,6 +369,20 @@ def test_models_that_do_not_fit_are_refused_before_the_first_batch() -> None:
             fit(model, graph, lotan.MiniBatch(4, (2, 2)))
 
 
+def test_the_memory_of_batches_counts_in_the_limit() -> None:
+    graph = lotan.datasets.generate(3000, 60_000, 64, 4)
+
+    def needed(regime: Any, **options: Any) -> int:
+        trainer = lotan.Trainer(lotan.nn.GraphSAGE(64, 64, 2, 4), graph, regime=regime, **options)
+        return trainer.job.needs(trainer.config).least
+
+    small, large = (needed(lotan.MiniBatch(size, (20, 20))) for size in (16, 1024))
+    assert small < large
+    with pytest.raises(ConfigurationError, match="memory_limit"):
+        needed(lotan.MiniBatch(1024, (20, 20)), memory_limit=(small + large) // 2)
+    assert needed(lotan.MiniBatch(16, (20, 20)), memory_limit=(small + large) // 2) == small
+
+
 def test_a_batch_larger_than_the_examples_is_said_once(capsys) -> None:
     fit(lotan.nn.GraphSAGE(WIDTH, 4, 2, OUT), sample(seed=5).graph, lotan.MiniBatch(4_000, (2, 2)), progress=True)
     assert capsys.readouterr().err.count("batch_size is 4,000, but only") == 1
