@@ -323,7 +323,10 @@ def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -
     statistics = graph.estimate()
     # the kind of loss does not change the memory
     loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)
-    return plan_for(train, evaluate, loss, graph, config, statistics)[-1]
+    sampling, regime = None, config.regime
+    if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
+        sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
+    return plan_for(train, evaluate, loss, graph, config, statistics, sampling)[-1]
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
