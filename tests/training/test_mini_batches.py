@@ -19,6 +19,7 @@ from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader
 from lotan.batches.sampler import Sampler
 from lotan.cli import main
+from lotan.engines.base import run
 from lotan.errors import ConfigurationError, ModelError
 from lotan.planning.job import sampling_of
 from lotan.stages.randomness import Randomness
@@ -110,7 +111,7 @@ def test_batches_of_all_edges_equal_subgraphs_in_pyg(imported: bool) -> None:
     ours = deepcopy(theirs) if imported else lotan.nn.GraphSAGE(WIDTH, 6, 2, OUT)
     ours.load_state_dict(theirs.state_dict())
     before, regime = deepcopy(theirs), lotan.MiniBatch(4, ("all", "all"))
-    run = fit(ours, drawn.graph, regime, eval_every=0)  # the model then holds its last weights, and not its best
+    trained = fit(ours, drawn.graph, regime, eval_every=0)  # the model then holds its last weights, and not its best
     optimizer = torch.optim.SGD(theirs.parameters(), RATE)
     for epoch in (1, 2):
         losses, count = 0.0, 0
@@ -122,7 +123,7 @@ def test_batches_of_all_edges_equal_subgraphs_in_pyg(imported: bool) -> None:
             loss.backward()
             optimizer.step()
             losses, count = losses + loss.item() * len(rows), count + len(rows)
-        assert run.history[epoch - 1]["loss"] == pytest.approx(losses / count, rel=1e-5)
+        assert trained.history[epoch - 1]["loss"] == pytest.approx(losses / count, rel=1e-5)
     assert_alike(ours, theirs, before)
 
 
@@ -241,6 +242,20 @@ def test_two_runs_are_bit_identical_and_dropout_differs_between_batches() -> Non
     assert (first == draws(Randomness(0, 1), 3, keys, 4)).all()
 
 
+def test_each_batch_of_each_epoch_draws_its_own_dropout(monkeypatch) -> None:
+    drawn, seen = sample(seed=5, vertices=40, edges=200), []
+
+    def watched(engine, plan, steps, a_pass, **more):
+        if steps is plan.train:
+            seen.append(a_pass.randomness.operator("layer"))
+        return run(engine, plan, steps, a_pass, **more)
+
+    monkeypatch.setattr("lotan.training.passes.run", watched)
+    fit(lotan.nn.GraphSAGE(WIDTH, 8, 2, OUT, dropout=0.5), drawn.graph, lotan.MiniBatch(4, (2, 2)))
+    examples = len(examples_of(drawn.graph.arrays()))
+    assert len(seen) == len(set(seen)) == 2 * -(-examples // 4)
+
+
 def test_one_batch_draws_the_dropout_of_the_full_batch() -> None:
     drawn = sample(seed=5, vertices=40, edges=200)
     found = []
@@ -284,8 +299,8 @@ def test_members_of_a_batch_share_samples_and_are_what_they_are_alone() -> None:
         json.dumps(batch.report())
     for number, (kind, seed, epochs) in enumerate(made):
         alone = member(kind, seed, epochs)
-        run = fit(alone.model, drawn.graph, regime, optimizer=alone.optimizer, seed=seed, epochs=epochs)
-        assert figures(runs[number]) == figures(run)
+        trained = fit(alone.model, drawn.graph, regime, optimizer=alone.optimizer, seed=seed, epochs=epochs)
+        assert figures(runs[number]) == figures(trained)
 
 
 def test_a_batch_is_explained() -> None:
