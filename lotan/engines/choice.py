@@ -12,8 +12,8 @@ from lotan.engines.rows import traits as rows
 from lotan.errors import ConfigurationError
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
-from planner import Planned
 from lotan.settings.regimes import MiniBatch
+from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
 from planner.explain import duration, size

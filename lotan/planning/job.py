@@ -42,7 +42,7 @@ from planner.footprint import Footprint
 from planner.physical import Plan
 from planner.regime import Sampling, hops, statistics_of_batch
 from planner.shares import DRIVER_BYTES
-from planner.spec import SPLITS, LossForm, LossSpec, Spec
+from planner.spec import SPLITS, LossForm, LossSpec, Spec, is_reversed
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
@@ -163,6 +163,12 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
     regime = config.regime
     if not isinstance(regime, MiniBatch):
         return None
+    turned = next((call for call in train.calls if call.type.edges is not None and is_reversed(call.type.edges)), None)
+    if turned is not None:
+        raise ModelError(
+            f"layer {turned.layer or 'of the model itself'}: sums along edges turned round, and a mini-batch draws in-edges "
+            "only; train on the full batch with regime=lotan.FullBatch()"
+        )
     needed = hops(train)
     if isinstance(needed, str):
         raise ModelError(
