@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from lotan.stages.chunk import prefix_sum
@@ -29,6 +28,8 @@ class SparseRows:
     @cached_property
     def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
         """The rows, ends and values of the numbers of each column, in the order of rows: only gradients read them."""
+        from scipy.sparse import csr_array  # here, for other trainings need none
+
         columns, ends, values = (part.numpy() for part in self._by_row)
         matrix = csr_array((values, columns, ends), shape=tuple(self.shape)).tocsc()
         return torch.from_numpy(matrix.indices), torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.data)
