@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         RMSprop,
         Rprop,
     )
+    from lotan.settings.regimes import FullBatch, MiniBatch
     from lotan.training.persisted_graph import persisted
     from lotan.training.trainer import Trainer
     from lotan.tuning.result import Tuned
@@ -58,6 +59,7 @@ __all__ = [
     "ConfigurationError",
     "CorrectAndSmooth",
     "EngineError",
+    "FullBatch",
     "Graph",
     "GraphError",
     "HeteroGraph",
@@ -65,6 +67,7 @@ __all__ = [
     "LotanError",
     "Member",
     "MessengerError",
+    "MiniBatch",
     "ModelBatch",
     "ModelError",
     "NAdam",
@@ -97,6 +100,7 @@ _PLACES = {
     "Member": "lotan.batch.members",
     "ModelBatch": "lotan.batch.model_batch",
     "persisted": "lotan.training.persisted_graph",
+    **dict.fromkeys(("FullBatch", "MiniBatch"), "lotan.settings.regimes"),
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("CorrectAndSmooth", "LabelPropagation"), "lotan.results.smoothing"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),

@@ -119,7 +119,7 @@ def compile_cheapest(plans: Sequence[Plan], statistics: Statistics, pricing: Pri
 
 
 def _without_dead_gradients(plan: Plan) -> Plan:
-    steps = drop_dead_gradients(plan.train, plan.stages)
+    steps = drop_dead_gradients(plan.train, plan.stages) if plan.train else ()
     if steps == plan.train:
         return plan
     evaluates, plan = bool(plan.train_and_evaluate), apart(plan)

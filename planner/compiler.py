@@ -282,11 +282,11 @@ def _key(phase: Phase, rules: Sequence[Rule], draft: Draft) -> Hashable:
             needs = {rule.needs for rule in rules if isinstance(rule, NodeRule)}
             return names, needs.intersection(options.traits.abilities)
         case "rewritten":
-            return names, draft.apart, options.traits
+            return names, draft.apart, options.traits, options.sampling
         case "stages":
             return names
         case "steps":
-            return names, options.traits
+            return names, options.traits, options.sampling
     return names, draft.without, replace(options, disabled=(), plan="auto")
 
 

@@ -75,6 +75,11 @@ class Draft:
     plan: Plan = NO_PLAN
 
     @property
+    def is_batch(self) -> bool:
+        """True if this is the plan of one sampled batch, which trains and does not evaluate."""
+        return bool(self.statistics.sampled)
+
+    @property
     def rewritten(self) -> Rewritten:
         """The graph of training and its history."""
         return Rewritten(self.train, self.firings, self.declined)
@@ -93,8 +98,13 @@ class Draft:
         return pass_seconds(self.plan, steps, self.statistics, pricing or self.options.pricing)
 
     def seconds(self, pricing: Pricing | None = None) -> float:
-        """Return the estimated seconds of an epoch with its share of the evaluations, at the plan's pricing or another."""
+        """Return the estimated seconds of an epoch with its share of the evaluations, at the plan's pricing or another.
+
+        For the plan of a sampled batch, they are the seconds of the batch.
+        """
         every, train = self.options.eval_every, self.plan.train
+        if self.is_batch:
+            return self.cost(train, pricing).seconds
         if not every:
             return self.cost(train, pricing).seconds
         evaluated = sum(self.cost(steps, pricing).seconds for steps in self.plan.epoch(evaluates=True))

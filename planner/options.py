@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.cost import Pricing
+from planner.regime import Sampling
 from planner.traits import EngineTraits
 
 
@@ -26,6 +27,8 @@ class Options:
     memory_limit: int | None = None  # bytes that all processes together may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # the engine that will run the plan, and its seconds
     choices: tuple[str, ...] = ()  # unusual choices of choose_physical besides the plan, in words
+    # how the batches of an epoch are sampled; None: an epoch is one pass over the whole graph
+    sampling: Sampling | None = None
 
     @property
     def traits(self) -> EngineTraits:

@@ -105,16 +105,19 @@ def add_backward(draft: Draft) -> Draft:
 def assemble(draft: Draft) -> Draft:
     """Begin phase "plan" with the passes of an epoch as a plan, in which hoisted columns still count as the graph's."""
     epoch, inference = draft.epoch, draft.inference
+    # batches train by the plan of a batch, and are evaluated by another plan, on the whole graph
+    trains, evaluates = draft.is_batch or draft.options.sampling is None, not draft.is_batch
     trainable = [parameter.name for stage in epoch.stages for parameter in stage.parameters if parameter.trainable]
-    columns = {column.name: column for root in (draft.train, draft.evaluate) for column in static_columns(root)}
+    roots = (*[draft.train] * trains, *[draft.evaluate] * evaluates)
+    columns = {column.name: column for root in roots for column in static_columns(root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
     plan = Plan(
-        stages=(*epoch.stages, *inference.stages),
-        train=turned(epoch.steps),
-        evaluate=turned(inference.steps),
-        predict=turned(draft.predict),
+        stages=(*(epoch.stages if trains else ()), *(inference.stages if evaluates else ())),
+        train=turned(epoch.steps) if trains else (),
+        evaluate=turned(inference.steps) if evaluates else (),
+        predict=turned(draft.predict) if evaluates else (),
         static_columns=(*columns.values(), *labels),
-        trainable=tuple(dict.fromkeys(trainable)),
+        trainable=tuple(dict.fromkeys(trainable)) if trains else (),
         source_gradients="summed" if draft.options.rgb else "per_edge",
         levels=draft.levels,
         targets=draft.statistics.targets,

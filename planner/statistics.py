@@ -49,6 +49,8 @@ class Statistics:
     # the attributes and types that edges have
     edge_data: EdgeData = field(default=NO_EDGE_DATA, repr=False)
     relations: tuple[int, ...] = field(default=(), repr=False)  # number of edges of each type; (): not counted
+    # for a sampled batch: the estimated vertices within each level, and the edges that end there; see planner.regime
+    sampled: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
     @property
     def targets(self) -> Targets:
@@ -68,7 +70,7 @@ class Statistics:
         if within is None or not self._levels:
             found: float = (self.edges - self.self_loops) * share + self.vertices if loops else self.edges * share
             return round(found)
-        rows, found = self._levels[min(within, LEVELS - 1)]
+        rows, found = self._levels[min(within, len(self._levels) - 1)]
         found *= share
         return round(found * (1 - self.self_loops / max(1, self.edges)) + rows if loops else found)
 
@@ -89,7 +91,7 @@ class Statistics:
         """
         if level is None or not self._levels:
             return self.vertices
-        return round(self._levels[min(level, LEVELS - 1)][0])
+        return round(self._levels[min(level, len(self._levels) - 1)][0])
 
     def sources_within(self, level: int | None) -> int:
         """Return the most vertices that can be sources of edges that end within a level."""
@@ -98,6 +100,8 @@ class Statistics:
     @cached_property
     def _levels(self) -> tuple[tuple[float, float], ...]:
         """The estimated vertices within each level, and edges that end there; () if the targets are not known."""
+        if self.sampled:
+            return self.sampled
         first = self.evaluated if self.targets == "split" else self.training
         if first is None or not self.vertices:
             return ()

@@ -19,8 +19,9 @@ import torch
 
 from lotan.arguments import require_kind
 from lotan.batch.members import Member, MemberState, check_own, folder_of
-from lotan.batch.plan import divide, plan_batch
+from lotan.batch.plan import divide, plan_batch, plan_mini_batch
 from lotan.batch.report import batch_report, plan_data, plan_lines
+from lotan.batches.schedule import Batches
 from lotan.borders import PlanError, spark_translated
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
@@ -31,6 +32,7 @@ from lotan.results.run import Run
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
 from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.named_calls import words_of
+from lotan.settings.regimes import MiniBatch
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
@@ -86,6 +88,9 @@ class ModelBatch:
         self._members: list[Member] = []
         self._jobs: dict[int, Job] = {}
         self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
+        self._sampled: tuple[tuple[int, ...], Batches] | None = (
+            None  # mini-batches, with the members that train on them
+        )
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
@@ -112,6 +117,7 @@ class ModelBatch:
         try:
             self._trackers.close()
         finally:
+            self._close_sampled()
             self._engine.leave()
             self._opened.close()
 
@@ -306,7 +312,29 @@ class ModelBatch:
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
         batch = self._planned(together)
         engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
-        return BatchPasses(engine, batch, learners)
+        return BatchPasses(engine, batch, learners, self._mini_batches(together))
+
+    def _mini_batches(self, together: Sequence[int]) -> Batches | None:
+        """Return the mini-batches of the members that train together, or None if they train on the whole graph."""
+        members, regime, first = tuple(together), self.config.regime, self._jobs[together[0]]
+        if not isinstance(regime, MiniBatch):
+            return None
+        if self._sampled is None or self._sampled[0] != members:
+            self._close_sampled()
+            epochs = max(self._members[number].epochs for number in members)
+            plan = self._training_plan(members).plan
+            self._sampled = members, Batches(first.graph, plan, regime, epochs, self.config.chunk_rows)
+        return self._sampled[1]
+
+    def _close_sampled(self) -> None:
+        if self._sampled is not None:
+            self._sampled[1].close()
+            self._sampled = None
+
+    def _training_plan(self, together: Sequence[int]) -> Batch:
+        """Return the plan by which members train together: that of a mini-batch, or of a pass over the whole graph."""
+        jobs = [self._jobs[number] for number in together]
+        return self._planned(together) if jobs[0].batch is None else plan_mini_batch(jobs, self.config)
 
     def _needs(self, together: Sequence[int]) -> Footprint:
         return self._jobs[together[0]].needs(self.config, self._planned(together).plan)
@@ -352,7 +380,7 @@ class ModelBatch:
         """
         if not self._jobs:
             raise ConfigurationError("there is nothing to report: train first")
-        plans = [plan_data(self._planned(batch), batch, self._jobs[batch[0]]) for batch in self.batches]
+        plans = [plan_data(self._training_plan(batch), batch, self._jobs[batch[0]]) for batch in self.batches]
         members = [self._described(state) for state in self.states]
         job = next(iter(self._jobs.values()))
         moved = self._engine.bytes_moved()
@@ -383,5 +411,5 @@ class ModelBatch:
         """
         numbers = [state.number for state in self.states]
         batches = divide(self._prepare(numbers), numbers, self.config, self._most)
-        lines = [plan_lines(self._planned(batch), batch, self._jobs[batch[0]]) for batch in batches]
+        lines = [plan_lines(self._training_plan(batch), batch, self._jobs[batch[0]]) for batch in batches]
         return "\n".join(line for of_batch in lines for line in [*of_batch, ""])

@@ -11,6 +11,7 @@ from lotan.memory.free import free_memory
 from lotan.memory.limit import SPARK_DEFAULT_HEAP, MemoryLimit
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
+from planner import Planned
 from planner.batch import Batch, compile_batch, compile_cheapest
 from planner.footprint import Footprint
 from planner.shares import DRIVER_BYTES
@@ -18,11 +19,24 @@ from planner.shares import DRIVER_BYTES
 
 @translated()
 def plan_batch(jobs: Sequence[Job], config: TrainerConfig) -> Batch:
-    """Return one plan for all models, in which they share steps if that is enabled and estimated to take less time."""
-    plans, first = [job.plan for job in jobs], jobs[0]
+    """Return one plan for all models, in which they share steps if that is enabled and estimated to take less time.
+
+    If the models train on mini-batches, it is the plan of their evaluation.
+    """
+    return _common([job.planned for job in jobs], config)
+
+
+@translated()
+def plan_mini_batch(jobs: Sequence[Job], config: TrainerConfig) -> Batch:
+    """Return one plan for all models to train on mini-batches."""
+    return _common([job.batch for job in jobs if job.batch is not None], config)
+
+
+def _common(planned: Sequence[Planned], config: TrainerConfig) -> Batch:
+    plans, first = [one.plan for one in planned], planned[0]
     if "share_models" in config.disable:
         return compile_batch(plans, share=False)
-    return compile_cheapest(plans, first.statistics, first.planned.options.pricing)
+    return compile_cheapest(plans, first.statistics, first.options.pricing)
 
 
 def divide(jobs: Sequence[Job], numbers: Sequence[int], config: TrainerConfig, most: int | None) -> list[list[int]]:

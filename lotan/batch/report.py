@@ -56,8 +56,10 @@ def plan_data(batch: Batch, numbers: Sequence[int], job: Job) -> dict[str, Any]:
 
 
 def estimated_seconds(batch: Batch, job: Job) -> float:
-    """Return the estimated seconds of a training pass of the batch."""
-    return epoch_seconds(batch.plan, job.statistics, job.planned.options.pricing).seconds
+    """Return the estimated seconds of the training passes of an epoch."""
+    shown, sampling = job.shown, job.shown.options.sampling
+    passes = 1 if sampling is None else sampling.batches
+    return passes * epoch_seconds(batch.plan, shown.statistics, shown.options.pricing).seconds
 
 
 def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:

@@ -15,6 +15,7 @@ from lotan.cli.options import (
     add_eval_every,
     add_model_options,
     add_plan_options,
+    add_regime_options,
     number,
     plan_settings,
 )
@@ -85,6 +86,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     group = parser.add_argument_group("training", "the options on which the plan and its engine depend")
     add_epochs(group, 200)
+    add_regime_options(group)
     add_eval_every(group)
     add_plan_options(parser)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.rules import RULE_NAMES
+
+if TYPE_CHECKING:
+    from lotan.settings.regimes import Regime
 
 OPTIMIZERS = (
     *("adam", "adamw", "sgd", "adagrad", "adadelta", "adamax", "nadam", "radam"),
@@ -139,6 +142,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the optimizer, the epochs and evaluation."""
     group = parser.add_argument_group("training")
     add_epochs(group, 200)
+    add_regime_options(group)
     group.add_argument(
         "--optimizer",
         choices=OPTIMIZERS,
@@ -174,6 +178,52 @@ def add_epochs(group: argparse._ArgumentGroup, default: int | None) -> None:
     group.add_argument(
         "--epochs", type=number(int, 1), default=default, metavar="N", help="epochs at most (default: 200)"
     )
+
+
+def add_regime_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options of mini-batches. Without them, an epoch is one pass over the whole graph."""
+    group.add_argument(
+        "--batch-size",
+        type=number(int, 1),
+        metavar="N",
+        help="train on mini-batches of N training vertices, on local, with a step of the optimizer after each; needs --fanouts\n"
+        "(default: an epoch is one exact pass over the whole graph)",
+    )
+    group.add_argument(
+        "--fanouts",
+        metavar="N,N,...",
+        help="in-edges that are drawn for a vertex at most, for each layer, such as 10,10; the first is for the training\n"
+        "vertices of the batch; all takes every in-edge",
+    )
+    group.add_argument(
+        "--sampling-seed",
+        type=number(int, 0, 2**63),
+        metavar="N",
+        help="seed of the order of training vertices and of the drawn edges (default: 0)",
+    )
+
+
+def regime_of(options: argparse.Namespace) -> Regime:
+    """Return the regime that the options describe.
+
+    Raises:
+        ConfigurationError: If options of mini-batches are incomplete, or cannot be used.
+    """
+    from lotan.errors import ConfigurationError
+    from lotan.settings.regimes import FullBatch, MiniBatch
+
+    size, fanouts, seed = (getattr(options, name, None) for name in ("batch_size", "fanouts", "sampling_seed"))
+    if size is None and fanouts is None and seed is None:
+        return FullBatch()
+    if size is None or fanouts is None:
+        missing, example = ("--batch-size", "1024") if size is None else ("--fanouts", "10,10")
+        raise ConfigurationError(f"mini-batches need {missing} too, such as {missing} {example}")
+    return MiniBatch(size, tuple(map(_fanout, fanouts.split(","))), seed or 0)
+
+
+def _fanout(text: str) -> Any:
+    """Return a fanout, or the text itself, which the regime refuses."""
+    return int(text) if text.strip().isdecimal() else text.strip()
 
 
 def add_loss_options(group: argparse._ArgumentGroup) -> None:
@@ -244,6 +294,7 @@ def add_eval_every(group: argparse._ArgumentGroup) -> None:
 def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the plan options as settings of a Trainer."""
     return {
+        "regime": regime_of(options),
         "engine": options.engine,
         "plan": options.plan,
         "disable": tuple(options.disable),

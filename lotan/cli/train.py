@@ -123,10 +123,13 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
 
 
 def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
-    """Print four lines: model and graph, engine, rules, and where results go. `fit` adds one with the estimates."""
+    """Print model and graph, engine, mini-batches if there are any, rules, and where results go, each in a line.
+
+    `fit` adds a line with the estimates.
+    """
     from planner.explain import rules_line
 
-    planned, graph = trainer.job.planned, trainer.job.statistics
+    planned, graph = trainer.job.shown, trainer.job.statistics
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     reason = planned.options.engine_reason
     places = [str(place) for place in (options.save, options.report, options.checkpoint_dir, options.log_dir) if place]
@@ -135,6 +138,7 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
         "model": f"{options.model} with {count:,} parameters, on {graph_said(options)}: "
         f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features; weights: {planned.options.weights}",
         "engine": planned.options.traits.name + (f" ({reason})" if reason else ""),
+        **({} if planned.options.sampling is None else {"regime": f"mini-batches of {planned.options.sampling}"}),
         "rules": rules_line(planned),
         "results": ", ".join(places)
         or "printed here (--save keeps the model, --report the figures, --log-dir everything)",

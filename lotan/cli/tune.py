@@ -13,6 +13,7 @@ from lotan.cli.options import (
     add_evaluation_options,
     add_loss_options,
     add_plan_options,
+    add_regime_options,
     loss_settings,
     number,
     plan_settings,
@@ -30,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_search_options(parser)
     group = parser.add_argument_group("training")
     add_epochs(group, None)
+    add_regime_options(group)
     add_loss_options(group)
     add_evaluation_options(group)
     add_plan_options(parser)

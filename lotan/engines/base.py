@@ -53,23 +53,27 @@ class Pass:
     parameters: Mapping[str, torch.Tensor]  # all parameters and buffers by name, constant during the pass
     seed: int = 0
     seeds: tuple[int, ...] = ()  # the seed of each model of a batch
+    batch: int = 0  # the number of the mini-batch in its epoch; 0 for a full batch
 
     @classmethod
-    def of_batch(cls, epoch: int, weights: Sequence[Mapping[str, torch.Tensor]], seeds: Sequence[int]) -> Pass:
+    def of_batch(
+        cls, epoch: int, weights: Sequence[Mapping[str, torch.Tensor]], seeds: Sequence[int], batch: int = 0
+    ) -> Pass:
         """Return a pass of a batch.
 
         Args:
             epoch: The epoch, which is the same for all models.
             weights: Each model's parameters and buffers, by the model's own names.
             seeds: The seed of each model.
+            batch: The number of the mini-batch in its epoch.
         """
         named = {of_model(model, name): tensor for model, own in enumerate(weights) for name, tensor in own.items()}
-        return cls(epoch, named, seeds=tuple(seeds))
+        return cls(epoch, named, seeds=tuple(seeds), batch=batch)
 
     @property
     def randomness(self) -> Randomness:
         """The source of the pass's random numbers."""
-        return Randomness(self.seed, self.epoch, self.seeds)
+        return Randomness(self.seed, self.epoch, self.seeds, self.batch)
 
 
 @dataclass(frozen=True)

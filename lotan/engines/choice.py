@@ -12,6 +12,7 @@ from lotan.engines.rows import traits as rows
 from lotan.errors import ConfigurationError
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
+from lotan.settings.regimes import MiniBatch
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
@@ -103,6 +104,8 @@ def choose_engine(
         seconds: The estimated seconds of an epoch on each engine.
         unable: A function of an engine's name that returns the reason why it cannot run the model, or None.
     """
+    if isinstance(config.regime, MiniBatch):
+        return EngineChoice(config.engine, "mini-batches run on it")
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
     limit = MemoryLimit.of(config).bytes

@@ -24,7 +24,7 @@ from lotan.engines.choice import (
     slow_choice,
 )
 from lotan.engines.opening import placed
-from lotan.errors import GraphError, ModelError
+from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
@@ -32,19 +32,24 @@ from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
+from lotan.settings.regimes import MiniBatch
 from lotan.tracing import few_of, takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
 from planner.edge_columns import EdgeData, data_read, number_of_types
+from planner.edge_sets import is_reversed
 from planner.footprint import Footprint
 from planner.physical import Plan
-from planner.spec import LossForm, LossSpec, Spec
+from planner.regime import Sampling, hops, statistics_of_batch
+from planner.shares import DRIVER_BYTES
+from planner.spec import SPLITS, LossForm, LossSpec, Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
 Found = TypeVar("Found")
 
+BATCHES_HELD = 3  # mini-batches in memory at one time: the one that trains, and those that are prepared ahead
 GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
 
 
@@ -61,6 +66,7 @@ class Job:
     engine: EngineChoice
     warnings: tuple[str, ...] = ()  # messages about the graph or the settings that are legal but may surprise
     partitions: int | None = None  # the least number of partitions, chosen for the memory limit; None: as configured
+    batch: Planned | None = None  # the plan of a mini-batch; None: an epoch is one pass of `planned` over the graph
 
     @property
     def traits(self) -> EngineTraits:
@@ -72,14 +78,37 @@ class Job:
         """The plan that the engine runs."""
         return self.planned.plan
 
+    @property
+    def shown(self) -> Planned:
+        """The plan that trains, which explain shows."""
+        return self.batch or self.planned
+
+    @property
+    def epoch_seconds(self) -> float:
+        """The estimated seconds of an epoch, with its share of the evaluations."""
+        sampling = self.planned.options.sampling
+        if self.batch is None or sampling is None:
+            return self.planned.seconds
+        return sampling.batches * self.batch.seconds + self.planned.seconds
+
     def epoch(self, config: TrainerConfig) -> PassCost:
-        """Return the estimated cost of an epoch's training pass. If only some epochs evaluate, it is that of the others."""
+        """Return the estimated cost of an epoch's training pass, or of a mini-batch's.
+
+        If only some epochs evaluate, it is that of the others.
+        """
+        if self.batch is not None:
+            return self.batch.cost(self.batch.plan.train)
         return self.planned.cost(self.plan.training(config.eval_every == 1))
 
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
         """Return the estimated memory of the job's plan, or of the plan of a batch that the job is part of."""
         partitions = self.partitions or config.partitions
-        found = MemoryLimit.of(config).needs(self.traits, plan or self.plan, self.statistics, partitions)
+        limit = MemoryLimit.of(config)
+        found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
+        if self.batch is not None:
+            of_batch = limit.needs(self.traits, self.batch.plan, self.batch.statistics, partitions)
+            held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
+            found = replace(found, peak=found.peak + held, least=found.least + held)
         return replace(found, partitions=self.partitions)
 
 
@@ -111,7 +140,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
     check_statistics(train, report.vertices)
     loss = loss_of(graph, task, outputs, config)
-    engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
+    sampling = sampling_of(train, graph, config)
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
     weights = graph.names.weight_words(graph.statistics.weighted)
     several = "" if graph.vertex_types is None else graph.vertex_types.words
     planned = planned.described(weights=weights, types=several)
@@ -121,8 +151,87 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         *slow_choice(engine, config),
         *idle_settings(engine.name, config, graph),
     )
-    warnings = (*warnings, *limit_notes(engine.name, config, graph))
-    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
+    warnings = (*warnings, *limit_notes(engine.name, config, graph), *sampling_notes(sampling))
+    job = Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
+    return job if sampling is None else with_batches(job, sampling, config)
+
+
+def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | None:
+    """Return how the batches of an epoch are sampled; None for a full batch.
+
+    Raises:
+        ModelError: If the number of hops that the model needs cannot be told.
+        ConfigurationError: If there is not one fanout for each hop, or the graph has several types of vertices.
+    """
+    regime = config.regime
+    if not isinstance(regime, MiniBatch):
+        return None
+    if graph.vertex_types is not None:
+        raise ConfigurationError(
+            "regime MiniBatch draws from a graph of one type of vertices so far, and this graph has "
+            f"{len(graph.vertex_types.names)} types; train on the full batch with regime=lotan.FullBatch()"
+        )
+    turned = next((call for call in train.calls if call.type.edges is not None and is_reversed(call.type.edges)), None)
+    if turned is not None:
+        raise ModelError(
+            f"layer {turned.layer or 'of the model itself'}: sums along edges turned round, and a mini-batch draws in-edges "
+            "only; train on the full batch with regime=lotan.FullBatch()"
+        )
+    needed = hops(train)
+    if isinstance(needed, str):
+        raise ModelError(
+            f"layer {needed}: reads the rows of all vertices, such as BatchNorm's mean, and a mini-batch has only some of "
+            "them; use LayerNorm, or train on the full batch with regime=lotan.FullBatch()"
+        )
+    if needed != len(regime.fanouts):
+        given = f"{len(regime.fanouts)} fanouts ({', '.join(map(str, regime.fanouts))})"
+        raise ConfigurationError(
+            f"regime MiniBatch got {given}, but the model sums over neighbours {needed} times in a row; give one fanout for "
+            f"each, such as fanouts={(10,) * max(1, needed)}"
+            if needed
+            else f"regime MiniBatch got {given}, but the model reads no neighbours; train it with regime=lotan.FullBatch()"
+        )
+    return Sampling(regime.batch_size, tuple(regime.fanouts), graph.labels.labelled[SPLITS.index("train")])
+
+
+def sampling_notes(sampling: Sampling | None) -> tuple[str, ...]:
+    """Return a line if a batch has more room than there are examples."""
+    if sampling is None or sampling.batch_size <= sampling.examples:
+        return ()
+    return (
+        f"settings: batch_size is {sampling.batch_size:,}, but only {sampling.examples:,} training vertices have labels; each "
+        "epoch has one batch of all of them",
+    )
+
+
+def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
+    """Return a job that trains on mini-batches, with the memory of the batches that are held at one time.
+
+    Raises:
+        PlanError: If a batch cannot be planned.
+        ConfigurationError: If the memory limit is too low.
+    """
+    job, limit = replace(job, batch=plan_of_batch(job, sampling)), MemoryLimit.of(config)
+    needs = job.needs(config)
+    if limit.bytes is not None:
+        check_fits(limit, job.engine.name, {job.engine.name: needs})
+    said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
+    assert job.batch is not None  # it was made above
+    return replace(job, planned=job.planned.described(**said), batch=job.batch.described(**said))
+
+
+@translated()
+def plan_of_batch(job: Job, sampling: Sampling) -> Planned:
+    """Return the plan of a batch, which trains on sampled vertices.
+
+    Its loss is divided by what the terms of a batch are expected to add up to. The terms of a batch that are other than
+    that are put right when its gradients are known: see `lotan.training.passes`.
+    """
+    share = min(1.0, sampling.batch_size / sampling.examples)
+    loss = replace(job.loss, normalizer=job.loss.normalizer * share)
+    statistics = statistics_of_batch(job.statistics, sampling)
+    options = job.planned.options
+    return compile_plan(job.train, job.evaluate, loss, statistics, options)
 
 
 @translated()
@@ -133,6 +242,7 @@ def plan_for(
     graph: Graph,
     config: TrainerConfig,
     statistics: Statistics | None = None,
+    sampling: Sampling | None = None,
 ) -> tuple[EngineChoice, Planned, Footprint]:
     """Choose the engine, make its plan and estimate its memory. The choice compares estimates for the engines in question.
 
@@ -143,6 +253,7 @@ def plan_for(
         graph: The graph to train on.
         config: The settings of the run.
         statistics: The sizes of the graph; None: read them from the graph.
+        sampling: How the batches of an epoch are sampled. Then the plan evaluates and does not train. None: full batch.
 
     Returns:
         The engine, its plan, and the estimated memory of the plan.
@@ -157,6 +268,7 @@ def plan_for(
     limit = MemoryLimit.of(config)
     form = cast(Literal["auto", "general"], config.plan)  # TrainerConfig knows no other once it is made
     options = Options(form, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
+    options = replace(options, sampling=sampling)
 
     def plan(engine: str) -> Planned:
         priced_so = replace(options, pricing=prices[engine])
@@ -225,7 +337,10 @@ def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -
     statistics = graph.estimate()
     # the kind of loss does not change the memory
     loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)
-    return plan_for(train, evaluate, loss, graph, config, statistics)[-1]
+    sampling, regime = None, config.regime
+    if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
+        sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
+    return plan_for(train, evaluate, loss, graph, config, statistics, sampling)[-1]
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
@@ -330,6 +445,10 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["clip_grad_norm"] = repr(config.clip_grad_norm)
     if job.loss.thresholds is not None:
         settings["threshold"] = repr(job.loss.thresholds)
+    if job.batch is not None:
+        settings["regime"] = repr(config.regime)
+        settings["order of vertices in a batch"] = f"{job.batch.plan.levels} levels"
+        settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:

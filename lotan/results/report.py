@@ -65,6 +65,7 @@ def make_report(
     estimates: Mapping[str, float] | None,
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
+    batches: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return the report of a finished run, as docs/reference/report.md describes it. Seconds are wall time, sizes are bytes.
 
@@ -73,7 +74,8 @@ def make_report(
     return {
         **job_figures(job),
         "measured": "in a batch" if estimates is None else "alone",
-        "plan": {**plan_figures(job.plan), **(estimates or {}), "measured_epoch_seconds": epoch_seconds(epochs)},
+        "plan": {**plan_figures(job.shown.plan), **(estimates or {}), "measured_epoch_seconds": epoch_seconds(epochs)},
+        **({} if batches is None else {"mini_batches": dict(batches)}),
         "epochs": epochs,
         "best_epoch": best_epoch,
         "metrics": {name: dict(values) for name, values in metrics.items()},

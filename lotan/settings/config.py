@@ -16,6 +16,7 @@ from lotan.settings.losses import LossSetting, named_loss
 from lotan.settings.metric_names import check_metrics
 from lotan.settings.optimizers import Adam, Optimizer
 from lotan.settings.plan_names import named_plan
+from lotan.settings.regimes import FullBatch, MiniBatch, Regime, check_regime
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
 from planner.spec import Task
 
@@ -47,6 +48,8 @@ class TrainerConfig:
     lr_scheduler: SchedulerSetting | None = None
     clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
     epochs: int = 200  # the largest number of epochs; training may stop earlier through patience
+    # the examples of a step: lotan.FullBatch(), or lotan.MiniBatch(...) for steps on sampled batches, on "local" alone
+    regime: Regime = field(default_factory=FullBatch)
     task: Task | None = None  # None: the task that the labels suggest
     # the loss: a name such as "cross_entropy(label_smoothing=0.1)", a loss of torch.nn, or a function of output and label
     # that returns a loss for each vertex; None: the task's own
@@ -109,6 +112,8 @@ class TrainerConfig:
     def settled(self) -> TrainerConfig:
         """Return this configuration with a plan's name replaced by the `engine`, `disable` and `plan` that it stands for.
 
+        Mini-batches run on the local engine, so engine "auto" becomes "local" for them.
+
         >>> settled = TrainerConfig(plan="blocks-push_down").settled()
         >>> settled.engine, settled.disable, settled.plan
         ('blocks', ('push_down',), 'auto')
@@ -116,6 +121,8 @@ class TrainerConfig:
         Raises:
             ConfigurationError: If no plan has this name, or if the plan is for another engine than `engine`.
         """
+        if isinstance(self.regime, MiniBatch) and self.engine == "auto" and self.plan in PLANS:
+            return replace(self, engine="local")
         if not isinstance(self.plan, str) or self.plan in PLANS:
             return self
         forced = named_plan(self.plan)
@@ -197,6 +204,7 @@ def _check_kinds(config: TrainerConfig) -> None:
         value = getattr(config, name)
         if value is not None and not isinstance(value, kinds):
             raise ConfigurationError(f"{name} is {described(value)}; expected a string")
+    check_regime(config.regime)
     if not isinstance(config.optimizer, Optimizer):
         raise ConfigurationError(f"optimizer is {described(config.optimizer)}; give one such as lotan.Adam(lr=0.01)")
 
@@ -218,6 +226,11 @@ def _check_together(config: TrainerConfig) -> None:
     if config.engine == "blocks" and not config.rgb:
         raise ConfigurationError(
             "rgb is False, but engine 'blocks' always sums gradients before they cross partitions: take engine 'rows'"
+        )
+    if isinstance(config.regime, MiniBatch) and config.engine != "local":
+        raise ConfigurationError(
+            f"regime MiniBatch runs on engine 'local' only, but engine is {config.engine!r}: leave engine out, or train on "
+            "the full batch with regime=lotan.FullBatch()"
         )
     if config.lr_scheduler is not None:
         check_scheduler(config.lr_scheduler, config.optimizer)

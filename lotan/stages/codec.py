@@ -261,9 +261,7 @@ def _relation(value: Any) -> Relation:
 
 def _edge_set(value: Any) -> EdgeSet:
     if not is_edge_set(value):
-        raise StageError(
-            f"edge set: {value!r} is none; expected {', '.join(BASES)}, or one of a relation: graph:0"
-        )
+        raise StageError(f"edge set: {value!r} is none; expected {', '.join(BASES)}, or one of a relation: graph:0")
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that belong to (seed, epoch, operator, row, column) and to nothing else.
+"""Random numbers that belong to (seed, epoch, batch, operator, row, column) and to nothing else.
 
 The generator is counter-based: each number is a hash of what it belongs to. A mask is therefore the same whatever engine,
 partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64-bit hash serves four columns with
@@ -38,26 +38,27 @@ _BLOCK = 1 << 14  # hashes drawn at a time: 128 KiB, which stays in the cache th
 
 @dataclass(frozen=True)
 class Randomness:
-    """The seed and the epoch of a pass's random numbers."""
+    """The seed, the epoch and the batch of a pass's random numbers."""
 
     seed: int
     epoch: int
     seeds: tuple[int, ...] = ()  # the seeds of a batch's models, by their numbers; empty: there is one model
+    batch: int = 0  # the number of the mini-batch in its epoch; the first one draws what a full batch draws
 
     def of(self, model: int) -> Randomness:
         """Return the random numbers of one model of a batch, which are those of the model alone."""
-        return Randomness(self.seeds[model], self.epoch) if self.seeds else self
+        return Randomness(self.seeds[model], self.epoch, batch=self.batch) if self.seeds else self
 
     def operator(self, key: int | str) -> int:
         """Return the 64-bit state of one operator, from which its rows draw."""
-        return _operator(self.seed, self.epoch, key)
+        return _operator(self.seed, self.epoch, self.batch, key)
 
 
 @lru_cache(maxsize=1024)  # each chunk asks for it
-def _operator(seed: int, epoch: int, key: int | str) -> int:
+def _operator(seed: int, epoch: int, batch: int, key: int | str) -> int:
     number = crc32(key.encode()) if isinstance(key, str) else key
     state = 0
-    for part in (seed, epoch, number):
+    for part in (seed, epoch, *[batch] * bool(batch), number):
         state = _mix((state ^ (part & _WORD)) + _GAMMA)
     return state
 
@@ -133,16 +134,16 @@ def random_rows(
         drawn = draws(randomness, key, row_keys, width).astype(np.int32)
         return torch.from_numpy((drawn >= threshold_of(1 - p)).astype(np.float32)).view(x.shape)
     if kind == "normal":  # by Box and Muller (1958)
-        words = _words(randomness, key, row_keys, 2 * width).astype(np.float64)
+        words = random_words(randomness, key, row_keys, 2 * width).astype(np.float64)
         radius = np.sqrt(-2 * np.log((words[:, 0::2] + 0.5) / 2**32))
         normal = radius * np.cos(2 * np.pi / 2**32 * words[:, 1::2])
         return torch.from_numpy(normal.astype(np.float32)).view(x.shape)
-    uniform = (_words(randomness, key, row_keys, width) >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
+    uniform = (random_words(randomness, key, row_keys, width) >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
     found = torch.from_numpy(uniform).view(x.shape)
     return (found < x.detach()).float() if kind == "bernoulli" else found
 
 
-def _words(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> NDArray[np.uint32]:
+def random_words(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> NDArray[np.uint32]:
     """Return uniform 32-bit numbers, uint32 [rows, columns]."""
     halves = draws(randomness, key, row_keys, 2 * columns).astype(np.uint32)
     return (halves[:, 0::2] << np.uint32(16)) | halves[:, 1::2]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
+
+from lotan.stages.chunk import prefix_sum
 
 
 class SparseRows:
@@ -14,13 +18,37 @@ class SparseRows:
     """
 
     def __init__(self, rows: Tensor) -> None:
-        self.shape = rows.shape
         places = rows.nonzero()  # [numbers, 2], row by row
         of_row, columns = places.unbind(1)
-        values = rows[of_row, columns]
-        order = columns.argsort(stable=True)
-        self._by_row = columns.int(), _ends(of_row, rows.shape[0]), values
-        self._by_column = of_row[order].int(), _ends(columns, rows.shape[1]), values[order]
+        self._hold(rows.shape, columns.int(), _ends(of_row, rows.shape[0]), rows[of_row, columns])
+
+    def _hold(self, shape: torch.Size, columns: Tensor, ends: Tensor, values: Tensor) -> None:
+        self.shape, self._by_row = shape, (columns, ends, values)
+
+    @cached_property
+    def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows, ends and values of the numbers of each column, in the order of rows: only gradients read them."""
+        from scipy.sparse import csr_array  # here, for other trainings need none
+
+        columns, ends, values = (part.numpy() for part in self._by_row)
+        matrix = csr_array((values, columns, ends), shape=tuple(self.shape)).tocsc()
+        return torch.from_numpy(matrix.indices), torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.data)
+
+    def chosen(self, rows: Tensor) -> SparseRows:
+        """Return some of the rows, in the given order, as sparse rows of their own.
+
+        Args:
+            rows: The rows, each from 0 on. int64 [chosen]
+        """
+        columns, ends, values = self._by_row
+        first, after = ends.index_select(0, rows).long(), ends.index_select(0, rows + 1).long()
+        begins = prefix_sum(after - first)  # int64 [chosen + 1]
+        count = int(begins[-1])
+        at = torch.arange(count) + torch.repeat_interleave(first - begins[:-1], after - first, output_size=count)
+        found = SparseRows.__new__(SparseRows)
+        shape = torch.Size((len(rows), self.shape[1]))
+        found._hold(shape, columns.index_select(0, at), begins.int(), values.index_select(0, at))
+        return found
 
     def product(self, weight: Tensor) -> Tensor:
         """Return x W^T, [rows, out], in memory of its own. `weight` is W, [out, width]."""

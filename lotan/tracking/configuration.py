@@ -13,6 +13,7 @@ from lotan.results.report import graph_figures
 from lotan.settings.losses import loss_words
 from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer
+from lotan.settings.regimes import FullBatch, MiniBatch
 from lotan.tracking.tracker import Start
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def start_of(learner: Learner, planned: bool = True) -> Start:
     job = learner.job
     return Start(
         configuration=configuration(learner.model, job, learner.config),
-        planned=job.planned if planned else None,
+        planned=job.shown if planned else None,
         history=learner.state.history[:told],
         weights=learner.weights,
     )
@@ -65,6 +66,13 @@ def _plain(value: Any) -> Any:
         case Optimizer():
             arguments = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
             return {"name": type(value).__name__, **arguments}
+        case FullBatch():
+            return "full batch"
+        case MiniBatch():
+            return {
+                "name": "mini-batch",
+                **{item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)},
+            }
         case None | bool() | int() | float() | str():
             return value
         case Path():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
+from lotan.engines.base import Outcome
 from lotan.training.learner import Learner
 from lotan.training.passes import Passes
 
@@ -29,19 +30,7 @@ def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> No
         told: A function that is called with a learner once the figures of an epoch are known.
         guard: A context around the work for a single learner. If it swallows an error, the epoch ends for this learner only.
     """
-    started = time.perf_counter()
-    outcomes = passes.train()
-    seconds = time.perf_counter() - started
-    stepped = []
-    for learner, outcome in zip(passes.learners, outcomes, strict=True):
-        with guard(learner):
-            if learner.owes_metrics:
-                learner.settle(outcome)
-                told(learner)
-                if learner.exhausted:
-                    continue
-            learner.step(outcome, seconds)
-            stepped.append(learner)
+    stepped = _train(passes, told, guard)
     evaluated = [learner for learner in stepped if learner.wants_evaluation]
     improved = evaluate(passes, evaluated, guard) if evaluated else {}
     for learner in stepped:
@@ -50,6 +39,38 @@ def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> No
         learner.keep(improved.get(learner, False))
         if learner in evaluated or not learner.owes_metrics:
             told(learner)
+
+
+def _train(passes: Passes, told: Report, guard: Guard) -> list[Learner]:
+    """Run the training passes of an epoch, with a step after each, and return the learners that have taken all steps."""
+    going, seconds = list(passes.learners), 0.0
+    with closing(passes.train()) as steps:
+        started = time.perf_counter()
+        for outcomes in steps:
+            seconds += time.perf_counter() - started
+            for learner, outcome in zip(passes.learners, outcomes, strict=True):
+                if learner in going and not _step(learner, outcome, told, guard):
+                    going.remove(learner)
+            started = time.perf_counter()
+    ended = []
+    for learner in going:
+        with guard(learner):
+            learner.end_epoch(seconds)
+            ended.append(learner)
+    return ended
+
+
+def _step(learner: Learner, outcome: Outcome, told: Report, guard: Guard) -> bool:
+    """Record the metrics that a learner owes, and take its step. Return False if its epoch ends here."""
+    with guard(learner):
+        if learner.owes_metrics:
+            learner.settle(outcome)
+            told(learner)
+            if learner.exhausted:
+                return False
+        learner.step(outcome)
+        return True
+    return False
 
 
 def evaluate(passes: Passes, which: Sequence[Learner], guard: Guard = nothing_caught) -> dict[Learner, bool]:

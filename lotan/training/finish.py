@@ -23,6 +23,7 @@ def finished(
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
     alone: bool = False,
+    batches: Mapping[str, float] | None = None,
 ) -> Run:
     """Return the run of a learner whose model holds its best weights.
 
@@ -34,11 +35,12 @@ def finished(
         bytes_moved: Bytes by way of transport, see `lotan.engines.base.Engine.bytes_moved`.
         alone: True if the measurements are those of this model alone. Measurements of a batch are not compared with the
             estimates for one model.
+        batches: What the preparation of mini-batches took, see `lotan.batches.schedule.Prepared`; None: a full batch.
     """
     job, config, best = learner.job, learner.config, learner.best
     estimates = {
         "estimated_peak_bytes": MemoryLimit.of(config).peak(job.needs(config)),
-        "estimated_epoch_seconds": job.epoch(config).seconds,
+        "estimated_epoch_seconds": job.epoch_seconds if job.batch is not None else job.epoch(config).seconds,
     }
     report = make_report(
         job=job,
@@ -50,6 +52,7 @@ def finished(
         estimates=estimates if alone else None,
         peak_memory=peak_memory,
         bytes_moved=bytes_moved,
+        batches=batches,
     )
     weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
     trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes, edges_of(job.graph))

@@ -60,6 +60,8 @@ class Learner:
         self.model, self.job, self.config = model, job, config
         self.state = self._start()
         self.resumed_after = self.state.epoch
+        self._counted: np.ndarray | None = None  # the statistics of the steps of the epoch so far
+        self._stepping = 0.0  # the seconds of these steps
         self._current: Weights = {}  # the weights of the last epoch, while the model holds its best ones
 
     @property
@@ -102,18 +104,16 @@ class Learner:
         if improved or self.exhausted:
             self.keep(improved)
 
-    def step(self, outcome: Outcome, seconds: float) -> None:
-        """Take one step of the optimizer.
+    def step(self, outcome: Outcome) -> None:
+        """Take one step of the optimizer: the only one of an epoch, or that of a mini-batch.
 
         As in torch, a parameter that the loss does not reach has no gradient and keeps its value.
 
         Args:
             outcome: The result of a training pass.
-            seconds: The seconds that the pass took.
 
         Raises:
             DivergedError: If the loss or a number of the step is not finite.
-            ConfigurationError: If the scheduler of the learning rate has no further steps.
         """
         epoch, started = self.state.epoch + 1, time.perf_counter()
         # the loss before the step and with dropout, as autograd would report it
@@ -125,7 +125,6 @@ class Learner:
             parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
         if self.config.clip_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_grad_norm)
-        rate = self.state.schedule.figures
         try:
             self.state.optimizer.step()
         except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
@@ -133,11 +132,27 @@ class Learner:
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
             ) from error
         self.state.optimizer.zero_grad(set_to_none=True)
-        self.state.schedule.after_step()
         update_running(self.weights, self.job.train.tracked, outcome.gradients, self.job.statistics.vertices)
-        taken = seconds + time.perf_counter() - started
+        self._counted = outcome.statistics if self._counted is None else self._counted + outcome.statistics
+        self._stepping += time.perf_counter() - started
+
+    def end_epoch(self, seconds: float) -> None:
+        """Record an epoch after its last step. Its loss is the mean over the examples of all its steps.
+
+        Args:
+            seconds: The seconds that the training passes of the epoch took.
+
+        Raises:
+            ConfigurationError: If the scheduler of the learning rate has no further steps.
+        """
+        epoch, rate = self.state.epoch + 1, self.state.schedule.figures
+        assert self._counted is not None  # an epoch has at least one step
+        loss = metrics(self.job.loss, self._counted)["train"]["loss"]
+        self.state.schedule.after_step()
+        taken = seconds + self._stepping
         self.state.history.append({"epoch": epoch, "loss": loss, **rate, "train_seconds": taken, "eval_seconds": 0.0})
         self.state.epoch = epoch
+        self._counted, self._stepping = None, 0.0
 
     def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
         """Record the metrics of the current weights.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
+from lotan.batches.schedule import Batches
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
 from lotan.training.learner import Learner
 from planner.batch import Batch
 from planner.physical import Plan
+from planner.spec import SPLITS, LossSpec
 from planner.steps.step import Step
 
 log = logging.getLogger(__name__)
@@ -19,25 +21,46 @@ log = logging.getLogger(__name__)
 class Passes:
     """Runs the passes of a plan for one learner.
 
+    An epoch has one training pass over the whole graph, or one for each mini-batch.
+
     Args:
         engine: The engine, with the graph and the plan's stages loaded.
         plan: The plan of the learner's model.
         learners: A list with the one learner.
         moved: Bytes that the engine had moved before, for other learners. They are not counted for this one.
+        batches: The mini-batches of the run; None: a training pass goes over the whole graph.
     """
 
     def __init__(
-        self, engine: Engine, plan: Plan, learners: Sequence[Learner], moved: Mapping[str, int] | None = None
+        self,
+        engine: Engine,
+        plan: Plan,
+        learners: Sequence[Learner],
+        moved: Mapping[str, int] | None = None,
+        batches: Batches | None = None,
     ) -> None:
         self._engine, self.plan, self.learners, self._moved = engine, plan, learners, moved or {}
+        self.batches = batches
         self.prepared = False  # True once the columns were computed again, for this plan alone
 
-    def train(self) -> Sequence[Outcome]:
-        """Run a training pass for the next epoch. It also evaluates learners that owe metrics.
+    def train(self) -> Generator[Sequence[Outcome], None, None]:
+        """Run the training passes of the next epoch. The learners take a step after each.
 
-        Returns:
-            The result of the pass for each learner, in order.
+        Yields:
+            The results of a pass, one for each learner, in order.
         """
+        if self.batches is None:
+            yield self._train_on_all()
+            return
+        epoch, batches = self.learners[0].state.epoch + 1, self.batches
+        loss = next(stage.loss for stage in batches.plan.stages if stage.loss is not None)
+        for number, graph in enumerate(batches.of_epoch(epoch)):
+            batches.engine.turn_to(graph)
+            outcome = run(batches.engine, batches.plan, batches.plan.train, self._pass(epoch, number))
+            yield [mean_of_batch(each, loss) for each in self._outcomes(outcome)]
+
+    def _train_on_all(self) -> Sequence[Outcome]:
+        """Run a training pass over the whole graph. It also evaluates learners that owe metrics."""
         owing = frozenset(number for number, learner in enumerate(self.learners) if learner.owes_metrics)
         late = [learner for learner in self.learners if learner.owes_metrics and not learner.job.plan.reuses_evaluation]
         # they were resumed from a run whose plan reused evaluation
@@ -60,9 +83,9 @@ class Passes:
     def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
         return self.plan.training(bool(owing))
 
-    def _pass(self, epoch: int) -> Pass:
+    def _pass(self, epoch: int, batch: int = 0) -> Pass:
         (one,) = self.learners
-        return Pass(epoch, one.weights, one.config.seed)
+        return Pass(epoch, one.weights, one.config.seed, batch=batch)
 
     def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
         return [outcome]
@@ -89,10 +112,13 @@ class BatchPasses(Passes):
         engine: The engine, with the graph and the batch's stages loaded.
         batch: The plan of all models, in their order.
         learners: The learners of the models, in the same order, all after the same epoch.
+        batches: The mini-batches that all models train on; None: a training pass goes over the whole graph.
     """
 
-    def __init__(self, engine: Engine, batch: Batch, learners: Sequence[Learner]) -> None:
-        super().__init__(engine, batch.plan, learners)
+    def __init__(
+        self, engine: Engine, batch: Batch, learners: Sequence[Learner], batches: Batches | None = None
+    ) -> None:
+        super().__init__(engine, batch.plan, learners, batches=batches)
         self._batch = batch
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
@@ -104,9 +130,27 @@ class BatchPasses(Passes):
     def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
         return self._batch.train(owing)
 
-    def _pass(self, epoch: int) -> Pass:
+    def _pass(self, epoch: int, batch: int = 0) -> Pass:
         weights = [learner.weights for learner in self.learners]
-        return Pass.of_batch(epoch, weights, [learner.config.seed for learner in self.learners])
+        return Pass.of_batch(epoch, weights, [learner.config.seed for learner in self.learners], batch)
 
     def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
         return outcome.by_model(len(self.learners))
+
+
+def mean_of_batch(outcome: Outcome, loss: LossSpec) -> Outcome:
+    """Return the outcome of a mini-batch with the gradients of the mean over its own targets.
+
+    The plan divides the loss by what the terms of a batch are expected to add up to. A last batch has fewer targets, and
+    those of other batches may have other weights.
+
+    Args:
+        outcome: The outcome, whose statistics have the sum of the weights of the training vertices' terms.
+        loss: The loss of the plan.
+    """
+    assert outcome.statistics is not None  # a training pass always has them
+    weight = float(outcome.statistics[SPLITS.index("train"), 1])
+    if weight in (0.0, loss.normalizer):  # without weight, all gradients are 0
+        return outcome
+    factor = loss.normalizer / weight
+    return replace(outcome, gradients={name: gradient * factor for name, gradient in outcome.gradients.items()})

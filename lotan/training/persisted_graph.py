@@ -9,11 +9,13 @@ from threading import Lock
 from weakref import WeakKeyDictionary
 
 from lotan.arguments import require_kind
+from lotan.batches.schedule import Batches
 from lotan.borders import first_line
 from lotan.engines.opening import open_engine
 from lotan.graph import Graph
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
+from lotan.settings.regimes import MiniBatch
 from lotan.training.learner import Learner
 from lotan.training.loaded_engine import LoadedEngine
 from lotan.training.passes import Passes
@@ -137,6 +139,11 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         finally:
             held.lent.release()
         return
-    with closing(open_engine(job.needs(config), job.graph, config)) as engine:
+    with ExitStack() as opened:
+        engine = opened.enter_context(closing(open_engine(job.needs(config), job.graph, config)))
         engine.load(job.graph, job.plan)
-        yield Passes(engine, job.plan, [learner])
+        batches = None
+        if job.batch is not None and isinstance(config.regime, MiniBatch):
+            batches = Batches(job.graph, job.batch.plan, config.regime, config.epochs, config.chunk_rows)
+            opened.enter_context(closing(batches))
+        yield Passes(engine, job.plan, [learner], batches=batches)

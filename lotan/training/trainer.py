@@ -1,4 +1,4 @@
-"""Full-batch training: an epoch is one run of the plan and one step of the optimizer.
+"""Training: an epoch is one run of the plan and one step of the optimizer, or one of each for every mini-batch.
 
 `lotan.planning.job` does everything that comes before the first epoch, and `lotan.engines.base` runs the steps of a plan.
 docs/developing/architecture.md follows an epoch and names the file to read at each of its stations.
@@ -37,7 +37,17 @@ from lotan.training.load import LoadWatch
 from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
-from planner.explain import Format, PlanStage, PlanView, brief_text, check_form, duration, explain, head_text
+from planner.explain import (
+    Format,
+    PlanStage,
+    PlanView,
+    brief_text,
+    check_form,
+    duration,
+    evaluation_text,
+    explain,
+    head_text,
+)
 
 _MEANT = {
     **dict.fromkeys(("train", "run", "learn", "start", "fit_transform", "__call__"), "fit"),
@@ -140,10 +150,23 @@ class Trainer:
             raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
         if runs and not (isinstance(analyze, int) and analyze >= 1):
             raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
+        if (runs or alternatives) and self.job.batch is not None:
+            asked = "analyze" if runs else "alternatives"
+            raise ConfigurationError(
+                f"{asked} measures or compares passes over the whole graph, but regime is MiniBatch; leave {asked} out, or use "
+                "regime=lotan.FullBatch()"
+            )
         if runs or alternatives:
             return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():
-            return PlanView(self.job.planned).explain(format, stage)
+            return self._explained(format, stage)
+
+    def _explained(self, format: Format, stage: PlanStage | None) -> str:
+        """Return the plan that trains. As text, a mini-batch is followed by the evaluation on the whole graph."""
+        shown = PlanView(self.job.shown).explain(format, stage)
+        if self.job.batch is None or format != "text" or stage in ("logical", "rewritten"):
+            return shown
+        return f"{shown}\n{evaluation_text(self.job.planned)}"
 
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
@@ -175,7 +198,7 @@ class Trainer:
             GraphError, ModelError, PlanError: If the model cannot be trained on the graph.
         """
         with translated():
-            return PlanView(self.job.planned)
+            return PlanView(self.job.shown)
 
     @spark_translated()
     def fit(self) -> Run:
@@ -207,10 +230,11 @@ class Trainer:
             self._train(learner, passes, tracker)
             quiet = load.quiet
             bytes_moved = passes.bytes_moved()
+            batches = None if passes.batches is None else passes.batches.figures()
         learner.restore_best()
-        if quiet:
+        if quiet and job.batch is None:  # the estimates of a mini-batch are not those of an epoch
             remember_epochs(job, self._settled, learner.state.history[learner.resumed_after :])
-        return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
+        return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True, batches=batches)
 
     def _forget_job(self) -> None:
         self._job = None
@@ -221,7 +245,7 @@ class Trainer:
         start = start_of(learner)
         tracker.begin(start)
         with closing(Progress(epochs, len(start.history), self._settled.progress, listener=tracker.epoch)) as progress:
-            seconds = learner.job.planned.seconds
+            seconds = learner.job.epoch_seconds
             time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
             options = learner.job.planned.options
             progress.say(f"memory: {options.memory}; time: {time_words}; weights: {options.weights}")

@@ -6,10 +6,11 @@ from dataclasses import fields
 
 from lotan.settings.class_weights import weights_in_words
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
+from lotan.settings.regimes import MiniBatch, Regime
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
-UNSAID = ("chunk_rows",)
+UNSAID = ("chunk_rows", "threshold")
 """Settings for which `lotan train` has no option."""
 
 
@@ -39,9 +40,19 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
             value = ",".join(value)
         if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value in (getattr(defaults, name), ""):
             continue
-        if name == "rgb":
+        if name == "regime":
+            found += _words_of_regime(value)
+        elif name == "rgb":
             found.append("--no-rgb")
         else:
             several = value if name == "disable" else [value]
             found += [word for one in several for word in (f"--{name.replace('_', '-')}", str(one))]
     return tuple(found)
+
+
+def _words_of_regime(regime: Regime | str) -> list[str]:
+    if not isinstance(regime, MiniBatch):
+        return []
+    fanouts = ",".join(map(str, regime.fanouts))
+    words = {"--batch-size": regime.batch_size, "--fanouts": fanouts, "--sampling-seed": regime.seed}
+    return [word for name, value in words.items() for word in (name, str(value))]

@@ -8,7 +8,7 @@
 - `formats` has the functions for callers.
 """
 
-from planner.explain.brief import brief_text, rules_line
+from planner.explain.brief import brief_text, evaluation_text, rules_line
 from planner.explain.formats import FORMATS, STAGES, Format, check_form, compare, explain
 from planner.explain.sizes import duration, size
 from planner.explain.text import Measured, PlanStage, as_data, head_text, own_line, passes
@@ -27,6 +27,7 @@ __all__ = [
     "check_form",
     "compare",
     "duration",
+    "evaluation_text",
     "explain",
     "head_text",
     "own_line",

@@ -30,9 +30,18 @@ def brief_text(planned: Planned) -> str:
     sections = [
         head_text(planned),
         "\n".join(["== rules that fired ==", *_rule_lines(planned), ""]),
-        "\n".join(["== one epoch ==", *_step_lines(planned, training), ""]),
+        "\n".join(
+            [f"== {'one batch' if planned.draft.is_batch else 'one epoch'} ==", *_step_lines(planned, training), ""]
+        ),
     ]
     return "\n".join([*sections, MORE, ""])
+
+
+def evaluation_text(planned: Planned) -> str:
+    """Return the steps of evaluation on the whole graph, for a plan that trains on sampled batches."""
+    known = planned.statistics
+    title = f"== evaluation, on all {known.vertices:,} vertices and {known.edges:,} edges =="
+    return "\n".join([title, *_step_lines(planned, planned.plan.evaluate), ""])
 
 
 def rules_line(planned: Planned, room: int = WIDTH) -> str:

@@ -22,6 +22,7 @@ from planner.keeping import saved_row_bytes
 from planner.nodes import EdgeColumn, EdgeWeight, Node, StaticColumn, topological
 from planner.physical import Plan, Stage
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
+from planner.regime import Sampling
 from planner.spec import Call
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep
@@ -83,6 +84,8 @@ def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
 
 def titles(plan: Plan) -> dict[str, str]:
     """Return the titles of a plan's passes, by name."""
+    if not plan.evaluate:
+        return PASSES | {"epoch": "one batch"}
     return PASSES | ({"evaluation": "evaluation, after the last epoch"} if plan.reuses_evaluation else {})
 
 
@@ -109,8 +112,10 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     graph = data["graph"]
     reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
     weights = f"; weights: {data['weights']}" if "weights" in data else ""
+    sizes = f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features{weights}"
+    batch = data.get("batch")
     return {
-        "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features{weights}",
+        **({"Batch": f"{_batch(batch)}; {sizes} estimated"} if batch else {"Graph": sizes}),
         **({"Types": data["types"]} if "types" in data else {}),
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(traits, data["layout"]),
@@ -123,8 +128,19 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     }
 
 
+def _batch(batch: Mapping[str, Any]) -> str:
+    """Return the sampling of a batch, and the vertices that its levels are expected to have."""
+    levels = " + ".join(f"{count:,}" for count in batch["levels"])
+    return (
+        f"{batch['said']}; {batch['examples']:,} examples, batches an epoch: {batch['batches']:,}; levels of {levels}"
+    )
+
+
 def _time(data: Mapping[str, Any]) -> str:
     training, evaluation, both = (data[f"estimated_{name}_seconds"] for name in ESTIMATED)
+    if "batch" in data:
+        of_epoch = duration(training * data["batch"]["batches"])
+        return f"{duration(training)} estimated for a batch, and {of_epoch} for all of an epoch"
     evaluates = f", {duration(evaluation)} for an evaluation"
     both_in_one = f", {duration(both)} for both" if both else ""
     return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
@@ -251,6 +267,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         **({"weights": options.weights} if options.weights else {}),
         **({"types": options.types} if options.types else {}),
+        **({"batch": _batch_data(options.sampling, statistics)} if options.sampling and statistics.sampled else {}),
         "engine": options.traits.name,
         "engine_reason": options.engine_reason,
         "free_bytes": options.free_bytes,
@@ -259,9 +276,15 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),
         "memory": options.memory,
         "rates": _rates_data(options.pricing),
-        "estimated_epoch_bytes": {how: round(costs["epoch"].moved(how)) for how in MOVED},
+        "estimated_epoch_bytes": {how: round(costs["epoch"].moved(how)) if "epoch" in costs else 0 for how in MOVED},
         **{f"estimated_{name}_seconds": _rounded(costs[name].seconds) if name in costs else None for name in ESTIMATED},
     }  # fmt: skip
+
+
+def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:
+    within = [rows for rows, _ in statistics.sampled]
+    levels = [now - before for now, before in zip(within, [0, *within], strict=False)]
+    return {"said": str(sampling), "examples": sampling.examples, "batches": sampling.batches, "levels": levels}
 
 
 def _rates_data(pricing: Pricing) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from planner.rules.hold_sparse import pays_sparse
 from planner.steps.edge_dropout import EdgeDropout
 
 MOVED = " (its linear map moved behind the sum)"
+OF_BATCHES = (
+    'edges are drawn for each batch, so a sum along them differs from batch to batch; with fanouts "all" it would not'
+)
 
 
 @dataclass(frozen=True)
@@ -248,12 +251,20 @@ def _sums(draft: Draft) -> Sums:
 
 def _apply(draft: Draft) -> Draft:
     """Return the draft with static columns in both graphs for the values that training hoists."""
+    if _sums_drawn_edges(draft):
+        return draft.stopped(RULE.name, OF_BATCHES)
     found = hoist_invariant(draft.train, _sums(draft))
     if not found.columns:
         return draft
     evaluate = found.root if draft.evaluate is draft.train else read_hoisted(draft.evaluate, found.held)
     firings = tuple(Firing(RULE.name, node, column) for node, column in found.columns.items())
     return replace(draft, train=found.root, evaluate=evaluate, held=found.held, firings=(*draft.firings, *firings))
+
+
+def _sums_drawn_edges(draft: Draft) -> bool:
+    """Return True if sums are over edges that are drawn for each batch, so that no sum is the same in all batches."""
+    sampling = draft.options.sampling
+    return draft.is_batch and sampling is not None and not sampling.complete
 
 
 def _where(draft: Draft, name: str) -> list[str]:
@@ -277,7 +288,7 @@ RULE = DraftRule(
     phase="rewritten",
     apply=_apply,
     where=_where,
-    why_not=lambda draft: declined(draft.train, _sums(draft)),
+    why_not=lambda draft: [] if _sums_drawn_edges(draft) else declined(draft.train, _sums(draft)),
     in_doubt=_in_doubt,
     idle="no sum over edges is the same in every epoch",
     in_general_plan=False,

@@ -38,6 +38,8 @@ def prune_vertices(steps: Sequence[Step], deepest: int | None, unpruned: Set[str
     The *level* of a vertex is the fewest hops along edges from it to a *target*. Targets are the training vertices. If
     few more vertices are in any split, all of these are targets, and evaluation is pruned as well.
 
+    A sampled batch is in the order of its levels as it is, so all its levels are pruned.
+
     The loss reads rows within level 0. If a sum over in-edges is needed within level k, the rows that it sums are needed
     within level k + 1. A column with several readers is needed within the deepest of their levels. Gradients inherit the
     levels, and are zero beyond them. Prediction and the columns that are computed once have rows for all vertices.
@@ -78,6 +80,8 @@ def deepest_level(sums: Sums) -> int | None:
 
     Engines order vertices by level up to it. So the order of vertices and of sums is the same for all models on a graph.
     """
+    if sums.statistics.sampled:  # a batch has the vertices of the last level for the first layer's sources alone
+        return len(sums.statistics.sampled) - 2
     if not sums.statistics.training:
         return None
     levels = takewhile(lambda level: _pays(level, sums), range(MOST_LEVELS))
@@ -89,7 +93,7 @@ def declined(sums: Sums) -> str | None:
     known = sums.statistics
     if not known.training:
         return "how many vertices are trained on is not known"
-    if _pays(0, sums):
+    if known.sampled or _pays(0, sums):
         return None
     spared = 1 - sums.layer(0) / sums.layer(None)
     return (

@@ -15,6 +15,8 @@ from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
+OF_BATCHES = "an epoch trains on sampled batches, and its evaluation runs on the whole graph"
+
 
 def reuse_evaluation(train: Node, evaluate: Node) -> bool:
     """evaluate(w after step t) = forward(w before step t + 1), if both are the same graph. Then one pass does for both.
@@ -49,6 +51,8 @@ def _draws(root: Node) -> bool:
 
 
 def _apply(draft: Draft) -> Draft:
+    if draft.options.sampling is not None:
+        return draft.stopped(RULE.name, OF_BATCHES)
     if draft.apart or not reuse_evaluation(draft.train, draft.evaluate):
         return draft
     return replace(draft, evaluates_as_well=True)
@@ -56,7 +60,7 @@ def _apply(draft: Draft) -> Draft:
 
 def _beside(draft: Draft) -> Draft:
     """Add a pass that evaluates beside training, if the graphs differ and the pass is estimated to save time."""
-    if draft.evaluates_as_well or _draws(draft.evaluate):
+    if draft.evaluates_as_well or _draws(draft.evaluate) or draft.options.sampling is not None:
         return draft
     found = evaluate_beside(draft)
     return replace(draft, plan=found) if isinstance(found, Plan) else draft.stopped(RULE.name, found)

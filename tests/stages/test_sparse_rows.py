@@ -23,6 +23,16 @@ def test_they_multiply_as_all_numbers_do(rows, width, share):
     torch.testing.assert_close(total, 1 + gradient.t() @ x)
 
 
+@pytest.mark.parametrize("chosen", [[3, 3, 0, 16], [], [5]])
+def test_chosen_rows_multiply_as_they_do_alone(chosen):
+    x, weight = rows_of(17, 40, 0.1), torch.randn(6, 40)
+    rows = torch.tensor(chosen, dtype=torch.int64)
+    sparse, total, gradient = SparseRows(x).chosen(rows), torch.zeros(6, 40), torch.randn(len(chosen), 6)
+    torch.testing.assert_close(sparse.product(weight), x[rows] @ weight.t())
+    sparse.add_gradient(total, gradient)
+    torch.testing.assert_close(total, gradient.t() @ x[rows])
+
+
 def test_a_weight_that_was_changed_in_place_is_read_anew():
     x, weight = rows_of(8, 5, 0.5), torch.randn(3, 5)
     sparse = SparseRows(x)

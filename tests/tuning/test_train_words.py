@@ -10,6 +10,7 @@ import pytest
 from lotan.cli import train
 from lotan.cli.options import loss_settings, plan_settings
 from lotan.settings.config import TrainerConfig, make_config
+from lotan.settings.regimes import MiniBatch
 from lotan.tuning.train_words import UNSAID, words_in_common
 
 
@@ -48,10 +49,13 @@ GIVEN = {
     "class_weights": {1: 0.1, 3: 2.0},
     "metrics": ("roc_auc", "f1"),
 }
+BATCHES = {"regime": MiniBatch(64, (10, "all"), seed=3)}
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, GIVEN, {"plan": "blocks-hoist_invariant"}, {"disable": []}, {"class_weights": [1.0, 0.3]}], ids=str
+    "settings",
+    [{}, GIVEN, BATCHES, {"plan": "blocks-hoist_invariant"}, {"disable": []}, {"class_weights": [1.0, 0.3]}],
+    ids=str,
 )
 def test_they_are_read_as_they_were_given(settings):
     config = make_config(settings)
@@ -62,7 +66,7 @@ def test_they_are_read_as_they_were_given(settings):
 def test_every_setting_is_said_or_known_not_to_be():
     results = {"checkpoint_dir", "resume", "log_dir", "mlflow", "progress"}
     own = {"optimizer", "lr_scheduler", "clip_grad_norm", "seed", "epochs", "patience"}
-    assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *UNSAID, *results, *own}
+    assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *BATCHES, *UNSAID, *results, *own}
 
 
 @pytest.mark.parametrize("settings", [{"loss": abs}, {"chunk_rows": 8}])

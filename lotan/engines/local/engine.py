@@ -84,6 +84,11 @@ class LocalEngine(Engine):
         self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows), graph.kept
         self._crew.sharing = sharing_threads(len(self._graph.chunks), self._crew.threads) > 1
 
+    def turn_to(self, graph: LoadedGraph) -> None:
+        """Run the next passes over a graph that was loaded elsewhere. The memory of columns of the one before is freed."""
+        self._graph, self._columns = graph, Columns()
+        self._crew.sharing = sharing_threads(len(graph.chunks), self._crew.threads) > 1
+
     def adapt(self, plan: Plan) -> None:
         """Compile the stages of another plan."""
         self._loaded.compile(plan)

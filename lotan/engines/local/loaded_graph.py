@@ -16,7 +16,7 @@ from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
 from lotan.stages.chunk import EdgeBlock
-from lotan.stages.programs import make_program
+from lotan.stages.programs import Program, make_program
 from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
@@ -64,6 +64,17 @@ class Contributions:
     source_gradients: SourceGradients
 
 
+@dataclass(frozen=True)
+class FromGraph:
+    """The parts of a sampled graph that come from the whole graph, in the sample's order."""
+
+    counts: tuple[int, ...]  # the number of vertices within each level
+    keys: Tensor  # the row keys of the vertices, int64 [vertices]
+    static: Mapping[str, Tensor]  # static columns by name; others follow from the sampled edges
+    programs: Mapping[str, Program]  # the programs of the plan, which all samples share
+    sparse: Mapping[str, SparseRows]  # static columns that stages read as sparse rows alone
+
+
 class LoadedGraph:
     """A graph in memory, and the programs of a plan over it.
 
@@ -71,12 +82,15 @@ class LoadedGraph:
         arrays: The arrays of the graph.
         plan: The plan of the programs, with its deepest level.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the graph.
+        given: For a sampled graph, whose vertices are in the order of their levels, its other parts; None: a whole graph.
     """
 
-    def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int | None = None) -> None:
-        self.order = order_by_level(arrays, plan.levels, plan.targets)
+    def __init__(
+        self, arrays: GraphArrays, plan: Plan, chunk_rows: int | None = None, given: FromGraph | None = None
+    ) -> None:
+        self.order = order_by_level(arrays, plan.levels, plan.targets) if given is None else None
         placed = arrays if self.order is None else self.order.placed(arrays)
-        counts = () if self.order is None else self.order.counts
+        counts = given.counts if given is not None else () if self.order is None else self.order.counts
         data = {"edge_attr": placed.edge_attr, "edge_type": placed.edge_type}
         columns = {name: torch.from_numpy(column) for name, column in data.items() if column is not None}
         self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight, data=columns), counts)
@@ -84,10 +98,17 @@ class LoadedGraph:
             Chunks(count, chunk_rows or local_chunk_rows(count)) for count in (len(arrays.ids), *counts)
         )
         self.ids = arrays.ids
-        self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
-        self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}
         self.source_gradients = plan.source_gradients
-        self.compile(plan)
+        self.programs: Mapping[str, Program] = {}
+        self.static: dict[str, Tensor] = {} if given is None else dict(given.static)
+        if given is None:
+            self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
+            self.compile(plan)
+        else:
+            self.keys, self.programs = given.keys, given.programs
+        missing = (column.name for column in plan.static_columns if column.name not in self.static)
+        self.static |= {name: self._column(name, placed) for name in missing}
+        self._given_sparse = {} if given is None else given.sparse
         self._sparse: dict[tuple[str, int, int], SparseRows] = {}
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}
 
@@ -119,7 +140,9 @@ class LoadedGraph:
     def sparse(self, name: str, rows: slice) -> SparseRows:
         """Return the non-zero numbers of some rows of a static column. They are found at their first use."""
         key = name, rows.start, rows.stop
-        if key not in self._sparse:
+        if key not in self._sparse and name in self._given_sparse:
+            self._sparse[key] = self._given_sparse[name].chosen(torch.arange(rows.start, rows.stop))
+        elif key not in self._sparse:
             self._sparse[key] = SparseRows(self.static[name][rows])
         return self._sparse[key]
 

@@ -1,0 +1,104 @@
+"""Makes a sampled graph of a batch that the local engine runs a plan on: its columns, its edges and their matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.batches.sampler import Sample
+from lotan.engines.local import LocalEngine
+from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
+from lotan.graph import Graph, GraphArrays
+from lotan.stages.programs import make_program
+from lotan.stages.saved_values import Memory
+from lotan.stages.sparse_rows import SparseRows
+from planner.physical import Plan
+from planner.spec import SPLITS
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+
+OF_SAMPLE = ("in_degree",)
+"""The static columns that follow from the sampled edges. All others are those of the whole graph: see docs/concepts."""
+
+
+class BatchLoader:
+    """Loads samples of one graph for one plan.
+
+    Args:
+        graph: The graph.
+        plan: The plan of a batch. Columns that it computes once are computed here, on the whole graph.
+        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, chunk_rows: int | None = None) -> None:
+        self._arrays, self._plan, self._chunk_rows = graph.arrays(), plan, chunk_rows
+        memory = Memory()
+        self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
+        static = {name: column for name, column in _static(graph, plan).items() if name not in OF_SAMPLE}
+        self._sparse = {name: SparseRows(static[name]) for name in self._read_as_sparse() if name in static}
+        self._static = {name: column for name, column in static.items() if name not in self._sparse}
+
+    def load(self, sample: Sample) -> LoadedGraph:
+        """Return a sample as a graph in memory, with the matrices that the plan's sums along edges need."""
+        rows, counts = torch.from_numpy(sample.rows), sample.counts
+        static = {name: column.index_select(0, rows) for name, column in self._static.items() if name != "split"}
+        # the plan names the column, but no step reads its numbers
+        static |= {name: torch.zeros(1).expand(len(rows), rest.shape[1]) for name, rest in self._sparse.items()}
+        static["split"] = _only_targets(len(sample.rows), counts[0])
+        keys = torch.from_numpy(self._arrays.keys).index_select(0, rows)
+        sparse = {name: whole.chosen(rows) for name, whole in self._sparse.items()}
+        given = FromGraph(counts, keys, static, self._programs, sparse)
+        loaded = LoadedGraph(self._sampled(sample), self._plan, self._chunk_rows, given)
+        for step in self._plan.train:
+            if isinstance(step, PropagateStep):
+                loaded.product(step)
+        return loaded
+
+    def _read_as_sparse(self) -> set[str]:
+        """Return the names of the columns that stages read as sparse rows, and nothing reads in another form."""
+        stages = [(one, self._programs[stage.name].flat) for stage in self._plan.stages for one in stage.inputs]
+        sparse = {one.column for one, flat in stages if one.sparse and flat}
+        dense = {one.column for one, flat in stages if not (one.sparse and flat)}
+        steps = (step for step in (*self._plan.prepare, *self._plan.train) if not isinstance(step, PipeStep))
+        return sparse - dense - {name for step in steps for name in step.reads}
+
+    def _sampled(self, sample: Sample) -> GraphArrays:
+        """Return the edges of a sample. Columns of its vertices are given apart."""
+        arrays, count = self._arrays, len(sample.rows)
+
+        def of_edges(column: np.ndarray | None) -> np.ndarray | None:
+            return None if column is None else column[sample.edges]
+
+        return GraphArrays(
+            ids=sample.rows,
+            features=np.empty((count, 0), dtype=np.float32),
+            label=np.full(count, -1),
+            split=np.full(count, -1, dtype=np.int8),
+            src=sample.src,
+            dst=sample.dst,
+            weight=of_edges(arrays.weight),
+            edge_attr=of_edges(arrays.edge_attr),
+            edge_type=of_edges(arrays.edge_type),
+        )
+
+
+def _only_targets(vertices: int, targets: int) -> Tensor:
+    """Return the split of a batch's vertices: only its targets are examples. int8 [vertices]."""
+    split = torch.full((vertices,), -1, dtype=torch.int8)
+    split[:targets] = SPLITS.index("train")
+    return split
+
+
+def _static(graph: Graph, plan: Plan) -> Mapping[str, Tensor]:
+    """Return the static columns that training reads, of the whole graph and in its own order."""
+    engine = LocalEngine()
+    try:
+        engine.load(graph, replace(plan, levels=None))
+        read = plan.lasting | {"label"}
+        return {name: engine.static(name) for name in sorted(read)}
+    finally:
+        engine.close()

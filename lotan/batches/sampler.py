@@ -1,0 +1,154 @@
+"""Draws the edges of a batch: level by level, at most a fanout of in-edges for each vertex, each vertex once.
+
+The result is a small graph in the order of its levels, as `lotan.engines.local.level_order` orders a whole graph. Source:
+Waleffe et al., MariusGNN (EuroSys 2023), section 4, DENSE, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lotan.graph import GraphArrays
+from lotan.stages.randomness import Randomness, random_words
+from planner.regime import Fanout
+
+Positions = NDArray[np.int64]
+
+DRAWS = "in-edges of a batch"
+"""The name of the draws that choose the edges of a vertex."""
+
+BLOCK_ROWS = 2048
+"""The vertices whose edges are drawn at a time: their numbers stay in a core's cache."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sampled graph. Vertices are in the order of their levels, and within a level in the graph's order."""
+
+    rows: Positions  # the vertices, as rows of the graph [vertices]
+    counts: tuple[int, ...]  # the number of vertices within each level, from the targets to the last level
+    edges: Positions  # the drawn edges, as positions in the graph's edges, by destination and then source [edges]
+    src: Positions  # the places of their sources in `rows` [edges]
+    dst: Positions  # the places of their destinations, ascending [edges]
+
+
+class Sampler:
+    """Draws batches of one graph. It has memory of its own, so only one thread may use it.
+
+    Args:
+        arrays: The graph, whose edges are sorted by destination.
+    """
+
+    def __init__(self, arrays: GraphArrays) -> None:
+        vertices = len(arrays.ids)
+        self._src, self._keys = arrays.src, arrays.keys
+        ends = np.bincount(arrays.dst, minlength=vertices).cumsum()
+        self._indptr = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # the first in-edge of each vertex
+        self._places = np.full(vertices, -1, dtype=np.int64)  # the place of each vertex in the batch, or -1
+
+    def sample(self, targets: Positions, fanouts: Sequence[Fanout], of: Randomness) -> Sample:
+        """Return a batch. The cost grows with the edges that are drawn, and not with the graph.
+
+        Args:
+            targets: The rows of the targets, each once, ascending. [targets]
+            fanouts: For each level the most in-edges of a vertex, or "all"; the first is for the targets.
+            of: The seed, the epoch and the batch.
+        """
+        none = np.zeros(0, dtype=np.int64)  # a plan may read no neighbours, if all its sums are computed once
+        levels, edges, degrees = [targets], [none], [none]
+        self._places[targets] = np.arange(len(targets))
+        count = len(targets)
+        try:
+            for fanout in fanouts:
+                drawn, of_vertex = self._drawn(levels[-1], fanout, of)
+                edges.append(drawn)
+                degrees.append(of_vertex)
+                new = self._unmet(self._src[drawn])
+                self._places[new] = np.arange(count, count + len(new))
+                count += len(new)
+                levels.append(new)
+            rows, counts = np.concatenate(levels), np.cumsum([len(level) for level in levels])
+            return self._sorted(rows, counts, np.concatenate(edges), np.concatenate(degrees))
+        finally:
+            for level in levels:
+                self._places[level] = -1
+
+    def _unmet(self, sources: Positions) -> Positions:
+        """Return those of the vertices that have no place yet, each once, ascending."""
+        new = sources[self._places[sources] < 0]
+        turns = np.arange(len(new))
+        self._places[new] = turns  # of a vertex that is there several times, the last turn stays
+        return np.sort(new[self._places[new] == turns])
+
+    def _sorted(self, rows: Positions, counts: Positions, edges: Positions, degrees: Positions) -> Sample:
+        """Return the sample with its edges sorted by source within each destination."""
+        src, dst = self._places[self._src[edges]], np.repeat(np.arange(len(degrees)), degrees)
+        order = np.argsort(dst * len(rows) + src, kind="stable")  # parallel edges stay in the graph's order
+        return Sample(rows, tuple(counts.tolist()), edges[order], src[order], dst)
+
+    def _drawn(self, vertices: Positions, fanout: Fanout, of: Randomness) -> tuple[Positions, Positions]:
+        """Return the positions of the edges that are drawn, vertex by vertex, and their number for each vertex."""
+        first = self._indptr[vertices]
+        degrees = self._indptr[vertices + 1] - first
+        if fanout == "all":
+            return _runs(first, degrees), degrees
+        taken = np.minimum(degrees, fanout)
+        edges = _runs(first, taken)
+        many = np.flatnonzero(degrees > fanout)
+        if len(many):
+            chosen = choose(degrees[many], fanout, self._keys[vertices[many]], of)  # [many, fanout]
+            ends = np.cumsum(taken)[many]
+            edges[(ends - fanout)[:, None] + np.arange(fanout)] = first[many][:, None] + chosen
+        return edges, taken
+
+
+def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> Positions:
+    """Choose `count` of the first `degree` numbers for each vertex, without replacement. All choices are equally likely.
+
+    The draws of a vertex depend on its row key, the seed, the epoch and the batch alone. Source: R. Floyd, in Bentley and
+    Floyd, A Sample of Brilliance (1987).
+
+    >>> choose(np.array([3, 5]), 2, np.array([10, 11]), Randomness(seed=0, epoch=1)).shape
+    (2, 2)
+
+    Args:
+        degrees: The numbers to choose from, each more than `count`. [vertices]
+        count: How many to choose.
+        keys: The row keys of the vertices. [vertices]
+        of: The seed, the epoch and the batch.
+
+    Returns:
+        The numbers, ascending for each vertex. int64 [vertices, count].
+    """
+    found = np.empty((len(degrees), count), dtype=np.int64)
+    for start, end in pairwise([*range(0, len(degrees), BLOCK_ROWS), len(degrees)]):
+        words = random_words(of, DRAWS, torch.from_numpy(keys[start:end]), count)
+        words = np.ascontiguousarray(
+            words.T, dtype=np.uint64
+        )  # [count, block]: a draw of all vertices is one run of memory
+        last = degrees[start:end] - count
+        chosen = np.empty((count, end - start), dtype=np.int64)
+        for place in range(count):  # from the numbers 0 to `last` choose one, or else `last` itself
+            drawn = ((words[place] * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+            taken = (chosen[:place] == drawn).any(axis=0)
+            chosen[place] = np.where(taken, last, drawn)
+            last += 1
+        found[start:end] = np.sort(chosen.T, axis=1)
+    return found
+
+
+def _runs(first: Positions, lengths: Positions) -> Positions:
+    """Return the numbers first, first + 1, ... of each run, one run after the other.
+
+    >>> _runs(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist()
+    [5, 6, 9, 10, 11]
+    """
+    ends = lengths.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(first - (ends - lengths), lengths)

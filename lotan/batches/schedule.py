@@ -1,0 +1,129 @@
+"""The batches of a run, one after the other, prepared ahead by a thread while the batch before is computed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+
+import torch
+
+from lotan.batches.examples import Positions, batches_of_epoch, examples_of
+from lotan.batches.loader import BatchLoader
+from lotan.batches.sampler import Sampler
+from lotan.engines.local import LocalEngine
+from lotan.engines.local.loaded_graph import LoadedGraph
+from lotan.graph import Graph
+from lotan.settings.regimes import MiniBatch
+from lotan.stages.randomness import Randomness
+from planner.physical import Plan
+from planner.regime import hops_of_plan
+
+AHEAD = 2
+"""The batches that are prepared before they are needed: see also `lotan.planning.job.BATCHES_HELD`.
+
+More would take memory, and one thread prepares them in turn.
+"""
+
+
+@dataclass
+class Prepared:
+    """The batches that were prepared so far, their sizes, and the seconds that they took."""
+
+    batches: int = 0
+    vertices: int = 0
+    edges: int = 0
+    sample_seconds: float = 0.0  # drawing edges
+    load_seconds: float = 0.0  # copying rows and making matrices
+    wait_seconds: float = 0.0  # the computation waited for a batch
+
+
+class Batches:
+    """The batches of a run on the local engine, with an engine of their own.
+
+    Batches are numbered through all epochs. Their order is fixed, and none depends on the weights. So two runs have the
+    same batches, whichever thread prepares them.
+
+    Args:
+        graph: The graph, which is read into this process.
+        plan: The plan of a batch.
+        regime: The sampling of batches.
+        epochs: The last epoch for which batches are prepared.
+        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, regime: MiniBatch, epochs: int, chunk_rows: int | None = None) -> None:
+        self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
+        arrays = graph.arrays()
+        self._regime, self._keys = regime, arrays.keys
+        self._fanouts = regime.fanouts[: hops_of_plan(plan)]
+        self._examples = examples_of(arrays)
+        self._sampler, self._loader = Sampler(arrays), BatchLoader(graph, plan, chunk_rows)
+        self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the targets of its batches
+        self.count = -(-len(self._examples) // regime.batch_size)
+        self._end = (epochs + 1) * self.count  # epochs begin at 1
+        self._waiting: dict[int, Future[LoadedGraph]] = {}
+        self._opened = ExitStack()
+        self._thread = self._opened.enter_context(
+            ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
+        )
+
+    def of_epoch(self, epoch: int) -> Iterator[LoadedGraph]:
+        """Yield the batches of an epoch in order.
+
+        Raises:
+            Exception: What the preparation of a batch has raised.
+        """
+        for number in range(epoch * self.count, (epoch + 1) * self.count):
+            yield self._take(number)
+
+    def close(self) -> None:
+        """Stop the preparation and free all batches. This may be called twice."""
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+        self._opened.close()  # waits for the batch that is being prepared
+        self.engine.close()
+
+    def figures(self) -> dict[str, float]:
+        """Return what was prepared and what it took, as plain data for the report."""
+        return asdict(self.prepared)
+
+    def _take(self, number: int) -> LoadedGraph:
+        """Return a batch, and have those after it prepared meanwhile."""
+        started = time.perf_counter()
+        wanted = range(number, min(number + AHEAD + 1, self._end))
+        for other in [other for other in self._waiting if other not in wanted]:
+            self._waiting.pop(other).cancel()
+        for one in wanted:
+            if one not in self._waiting:
+                self._waiting[one] = self._thread.submit(self._prepare, one)
+        found = self._waiting.pop(number).result()
+        self.prepared.wait_seconds += time.perf_counter() - started
+        return found
+
+    def _prepare(self, number: int) -> LoadedGraph:
+        """Sample a batch and load it."""
+        epoch, batch = divmod(number, self.count)
+        started = time.perf_counter()
+        of = Randomness(self._regime.seed, epoch, batch=batch)
+        sample = self._sampler.sample(self._targets(epoch)[batch], self._fanouts, of)
+        sampled = time.perf_counter()
+        loaded = self._loader.load(sample)
+        done = self.prepared
+        done.batches += 1
+        done.vertices += len(sample.rows)
+        done.edges += len(sample.edges)
+        done.sample_seconds += sampled - started
+        done.load_seconds += time.perf_counter() - sampled
+        return loaded
+
+    def _targets(self, epoch: int) -> list[Positions]:
+        """Return the targets of each batch of an epoch. They are put in order once an epoch."""
+        if self._of_epoch[0] != epoch:
+            of = Randomness(self._regime.seed, epoch)
+            targets = batches_of_epoch(self._examples, self._keys, self._regime.batch_size, of)
+            self._of_epoch = epoch, targets
+        return self._of_epoch[1]

@@ -1,0 +1,92 @@
+"""Regimes of training: which vertices are the examples of a step of the optimizer, and which edges it sums over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+
+from lotan.arguments import described, require_count, wrong
+from lotan.errors import ConfigurationError
+from planner.regime import MOST_FANOUTS, Fanout
+
+ALL: Fanout = "all"
+
+
+@dataclass(frozen=True)
+class FullBatch:
+    """Train on the whole graph: an epoch is one exact pass over all training vertices, and one step of the optimizer.
+
+    It is the default.
+
+    >>> FullBatch()
+    FullBatch()
+    """
+
+
+@dataclass(frozen=True)
+class MiniBatch:
+    """Train on sampled batches: an epoch takes one step of the optimizer for each batch of training vertices.
+
+    A batch has some training vertices, its targets, and the vertices that were drawn around them. At most `fanouts[0]`
+    in-edges are drawn for each target, at most `fanouts[1]` for each vertex that is met by these edges, and so on. They
+    are drawn without replacement, once a batch, and all layers use the same ones. Evaluation and prediction run on the
+    whole graph, and are exact.
+
+    The draws depend on the seed, the epoch, the batch and the vertex alone. So a repeated run has the same batches, and
+    all models of a grid share them.
+
+    Args:
+        batch_size: The number of targets of a batch. The last batch of an epoch may have fewer.
+        fanouts: For each layer the most in-edges that are drawn for a vertex, or "all" for every in-edge. The first number
+            is for the targets, the last for the vertices that are farthest from them.
+        seed: The seed of the order of targets and of the draws. It is not the Trainer's seed, which is that of dropout,
+            so that models with other seeds share the batches.
+
+    Raises:
+        ConfigurationError: If `batch_size` is no whole number of at least 1, or a fanout is neither one nor "all".
+
+    >>> MiniBatch(batch_size=1024, fanouts=(10, "all"))
+    MiniBatch(batch_size=1024, fanouts=(10, 'all'), seed=0)
+    """
+
+    batch_size: int = 1024
+    fanouts: Sequence[Fanout] = field(default=(10, 10))
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_size", require_count("MiniBatch", "batch_size", self.batch_size))
+        object.__setattr__(self, "seed", require_count("MiniBatch", "seed", self.seed, 0))
+        object.__setattr__(self, "fanouts", _fanouts(self.fanouts))
+
+    def __str__(self) -> str:
+        return f"batch size {self.batch_size:,}, fanouts {', '.join(map(str, self.fanouts))}"
+
+
+Regime = FullBatch | MiniBatch
+"""A regime, as `Trainer(regime=...)` takes it."""
+
+
+def check_regime(value: object) -> None:
+    """Check that a setting is a regime.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    if not isinstance(value, FullBatch | MiniBatch):
+        raise ConfigurationError(
+            f"regime is {described(value)}; expected lotan.FullBatch(), or one such as "
+            "lotan.MiniBatch(batch_size=1024, fanouts=(10, 10))"
+        )
+
+
+def _fanouts(given: object) -> tuple[Fanout, ...]:
+    """Return fanouts as a tuple of Python's own numbers and "all"."""
+    expected = f'1 to {MOST_FANOUTS} whole numbers of at least 1, or "all", one for each layer, such as (10, 10)'
+    if isinstance(given, str) or not isinstance(given, Sequence) or not 1 <= len(given) <= MOST_FANOUTS:
+        raise wrong("MiniBatch", "fanouts", given, expected)
+    for one in given:
+        counts = isinstance(one, Integral) and not isinstance(one, bool) and int(one) >= 1
+        if not counts and one != ALL:
+            raise wrong("MiniBatch", "fanouts", given, expected)
+    return tuple(ALL if one == ALL else int(one) for one in given)
