@@ -255,7 +255,19 @@ def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
         "loss": options.loss,
         "class_weights": None if options.class_weights is None else read_weights(options.class_weights),
         "metrics": tuple(options.metrics.split(",")) if options.metrics else (),
+        "threshold": _threshold(options.threshold),
     }
+
+
+def _threshold(text: str | None) -> Any:
+    """Return one number, or several, or a text that is neither, which the settings refuse."""
+    if text is None:
+        return None
+    try:
+        numbers = [float(one) for one in text.split(",")]
+    except ValueError:
+        return text
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
@@ -264,6 +276,12 @@ def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
         "--metrics",
         metavar="NAME,NAME,...",
         help="further metrics to report: roc_auc, average_precision, f1 (of each class) (default: none)",
+    )
+    group.add_argument(
+        "--threshold",
+        metavar="P,P,...",
+        help="probability above which a label counts as predicted, for several labels or two classes with one output:\n"
+        "one number, or one for each label (default: 0.5)",
     )
     group.add_argument(
         "--patience",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 
 from lotan.settings.class_weights import weights_in_words
@@ -10,7 +11,7 @@ from lotan.settings.regimes import MiniBatch, Regime
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
-UNSAID = ("chunk_rows", "threshold")
+UNSAID = ("chunk_rows",)
 """Settings for which `lotan train` has no option."""
 
 
@@ -36,8 +37,8 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
         value = (engine if name == "engine" else None) or getattr(config, name)
         if name == "class_weights" and value is not None:
             value = weights_in_words(value)
-        if name == "metrics":
-            value = ",".join(value)
+        if name == "metrics" or (name == "threshold" and isinstance(value, Iterable)):
+            value = ",".join(map(str, value))
         if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value in (getattr(defaults, name), ""):
             continue
         if name == "regime":

@@ -48,13 +48,22 @@ GIVEN = {
     "loss": "cross_entropy(label_smoothing=0.1)",
     "class_weights": {1: 0.1, 3: 2.0},
     "metrics": ("roc_auc", "f1"),
+    "threshold": 0.25,
 }
 BATCHES = {"regime": MiniBatch(64, (10, "all"), seed=3)}
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, GIVEN, BATCHES, {"plan": "blocks-hoist_invariant"}, {"disable": []}, {"class_weights": [1.0, 0.3]}],
+    [
+        {},
+        GIVEN,
+        BATCHES,
+        {"plan": "blocks-hoist_invariant"},
+        {"disable": []},
+        {"class_weights": [1.0, 0.3]},
+        {"threshold": [0.25, 0.5]},
+    ],
     ids=str,
 )
 def test_they_are_read_as_they_were_given(settings):
