@@ -5,6 +5,7 @@ Their names are such as `vertices/author.parquet` and `edges/author__writes__pap
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ def is_typed(path: str | Path) -> bool:
     if is_uri(path) or not str(path):
         return False
     folder = expanded(path)
-    return (folder / VERTICES).is_dir() and any(_relation(place) for place in _entries(folder / EDGES))
+    return os.path.isdir(folder / VERTICES) and any(_relation(place) for place in _entries(folder / EDGES))
 
 
 def tables_of(

@@ -21,8 +21,7 @@ def sum_in_stages(node: Node) -> Node | None:
     >>> for line in tree(sum_in_stages(Total(squares, "mean"))): print(line)
     Total(mean, all vertices)                                         graph [V, 4]
     ChunkSum(rows)                                                    dl    [V, 4]
-    Elementwise(mul)                                                  dl    [V, 4]
-    Column(features)                                                  graph [V, 4]
+    Elementwise(mul, features)                                        dl    [V, 4]
     """
     if not isinstance(node, Total) or node.kind not in ADDING or node.scale is not None:
         return None
