@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays
 from lotan.graph.files import make_room
 from lotan.graph.given_tables import as_numpy
-from lotan.graph.given_types import GivenTypes, said
+from lotan.graph.given_types import GivenTypes
 from lotan.graph.pyg import IDS
 from lotan.graph.typed_folders import EDGES, VERTICES, file_name
 from planner.spec import SPLITS
@@ -104,8 +106,7 @@ def data_of(arrays: GraphArrays, given: GivenTypes) -> Any:
                     store[f"{split}_mask"] = torch.from_numpy(array == number)
             else:
                 store[{"features": "x", "label": "y"}[attribute]] = torch.from_numpy(array.copy())
-    for number, relation in enumerate(given.types.relations):
-        chosen, ends = _of_relation(arrays, given, number)
+    for relation, (chosen, ends) in zip(given.types.relations, _edges_by_relation(arrays, given), strict=True):
         data[relation].edge_index = torch.from_numpy(np.stack(ends))
         if arrays.weight is not None:
             data[relation].edge_weight = torch.from_numpy(arrays.weight[chosen])
@@ -127,13 +128,12 @@ def write(folder: Path, arrays: GraphArrays, given: GivenTypes, overwrite: bool)
     for name, table in vertices.items():
         columns = {column: pa.array(list(array) if array.ndim > 1 else array) for column, array in table.items()}
         parquet.write_table(pa.table(columns), folder / VERTICES / f"{name}.parquet")
-    for number, relation in enumerate(given.types.relations):
-        chosen, (src, dst) = _of_relation(arrays, given, number)
+    for number, (chosen, (src, dst)) in enumerate(_edges_by_relation(arrays, given)):
         source, destination = given.types.ends(number)
         columns = {"src": pa.array(ids[source][src]), "dst": pa.array(ids[destination][dst])}
         if arrays.weight is not None:
             columns["weight"] = pa.array(arrays.weight[chosen])
-        parquet.write_table(pa.table(columns), folder / EDGES / f"{file_name(relation)}.parquet")
+        parquet.write_table(pa.table(columns), folder / EDGES / f"{file_name(given.types.relations[number])}.parquet")
 
 
 def _tables(arrays: GraphArrays, given: GivenTypes) -> tuple[Tables, list[Array]]:
@@ -163,13 +163,16 @@ def _plain_ids(texts: Array, name: str) -> Array:
         return np.array(plain, dtype=object)
 
 
-def _of_relation(arrays: GraphArrays, given: GivenTypes, number: int) -> tuple[Array, tuple[Array, Array]]:
-    """Return the positions of a relation's edges, and their ends as positions among the vertices of their types."""
-    assert arrays.edge_type is not None, f"edges of {said(given.types.relations[number])} have types"
-    chosen = np.flatnonzero(arrays.edge_type == number)
+def _edges_by_relation(arrays: GraphArrays, given: GivenTypes) -> Iterator[tuple[Array, tuple[Array, Array]]]:
+    """Yield the positions of each relation's edges, and their ends as positions among the vertices of their types."""
+    assert arrays.edge_type is not None, "a graph with relations has types of edges"
     types = arrays.features[:, given.types.type_column]
     places = np.zeros(len(types), dtype=np.int64)
-    for end in set(given.types.ends(number)):
-        here = np.flatnonzero(types == end)
+    for number in range(len(given.types.names)):
+        here = np.flatnonzero(types == number)
         places[here] = np.arange(len(here))
-    return chosen, (places[arrays.src[chosen]], places[arrays.dst[chosen]])
+    order = np.argsort(arrays.edge_type, kind="stable")
+    starts = np.searchsorted(arrays.edge_type[order], range(len(given.types.relations) + 1))
+    for first, end in pairwise(starts):
+        chosen = order[first:end]
+        yield chosen, (places[arrays.src[chosen]], places[arrays.dst[chosen]])

@@ -190,11 +190,20 @@ class Edges:
 
     def of_type(self, number: int) -> Edges:
         """Return the edges of one type, in the order that they have here."""
-        kept = torch.nonzero(self.column("edge_type") == number).view(-1)
+        order, types = self._by_type
+        first, end = np.searchsorted(types, [number, number + 1])
+        kept = order[first:end]
         places = kept.numpy()
         weight = None if self.weight is None else self.weight[places]
         data = {name: column[kept] for name, column in self.data.items()}
         return Edges(self.vertices, self.src[places], self.dst[places], weight, data=data)
+
+    @cached_property
+    def _by_type(self) -> tuple[Tensor, Positions]:
+        """The positions of the edges, sorted by type, and the types in that order. Both are int64 [edges]."""
+        types = self.column("edge_type").numpy()
+        order = np.argsort(types, kind="stable")  # edges of one type keep their order
+        return torch.from_numpy(order), types[order]
 
     def in_degree(self) -> Tensor:
         """Return the number of in-edges, at least 1. float32 [vertices]."""
