@@ -71,6 +71,17 @@ TotalKind = Literal["sum", "mean", "sample", "moments"]
 """
 
 TOTALS: tuple[TotalKind, ...] = ("sum", "mean", "sample", "moments")
+
+
+def divisor(kind: TotalKind, vertices: int) -> int:
+    """Return the number by which a reduction divides the sum of all rows.
+
+    >>> divisor("sum", 10), divisor("sample", 10), divisor("moments", 10)
+    (1, 9, 10)
+    """
+    return {"sum": 1, "sample": vertices - 1}.get(kind, vertices)
+
+
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 """The graph's own columns.
 

@@ -88,9 +88,8 @@ class ModelBatch:
         self._members: list[Member] = []
         self._jobs: dict[int, Job] = {}
         self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
-        self._sampled: tuple[tuple[int, ...], Batches] | None = (
-            None  # mini-batches, with the members that train on them
-        )
+        # mini-batches, with the members that train on them
+        self._sampled: tuple[tuple[int, ...], Batches] | None = None
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()

@@ -6,11 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lotan.batches.sampler import Positions
 from lotan.graph import GraphArrays
 from lotan.graph.labels import has_label
 from lotan.stages.randomness import Randomness, random_words
-
-Positions = NDArray[np.int64]
 
 ORDER = "order of examples"
 """The name of the draws that put the examples of an epoch in order."""

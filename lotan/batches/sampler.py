@@ -129,9 +129,8 @@ def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> P
     found = np.empty((len(degrees), count), dtype=np.int64)
     for start, end in pairwise([*range(0, len(degrees), BLOCK_ROWS), len(degrees)]):
         words = random_words(of, DRAWS, torch.from_numpy(keys[start:end]), count)
-        words = np.ascontiguousarray(
-            words.T, dtype=np.uint64
-        )  # [count, block]: a draw of all vertices is one run of memory
+        # [count, block]: a draw of all vertices is one run of memory
+        words = np.ascontiguousarray(words.T, dtype=np.uint64)
         last = degrees[start:end] - count
         chosen = np.empty((count, end - start), dtype=np.int64)
         for place in range(count):  # from the numbers 0 to `last` choose one, or else `last` itself

@@ -10,22 +10,16 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from lotan.batches.examples import Positions, batches_of_epoch, examples_of
+from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader
-from lotan.batches.sampler import Sampler
+from lotan.batches.sampler import Positions, Sampler
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph import Graph
-from lotan.settings.regimes import MiniBatch
+from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.stages.randomness import Randomness
 from planner.physical import Plan
 from planner.regime import hops_of_plan
-
-AHEAD = 2
-"""The batches that are prepared before they are needed: see also `lotan.planning.job.BATCHES_HELD`.
-
-More would take memory, and one thread prepares them in turn.
-"""
 
 
 @dataclass
@@ -74,7 +68,7 @@ class Batches:
         """Yield the batches of an epoch in order.
 
         Raises:
-            Exception: What the preparation of a batch has raised.
+            Exception: The preparation of a batch raised it.
         """
         for number in range(epoch * self.count, (epoch + 1) * self.count):
             yield self._take(number)
@@ -94,7 +88,7 @@ class Batches:
     def _take(self, number: int) -> LoadedGraph:
         """Return a batch, and have those after it prepared meanwhile."""
         started = time.perf_counter()
-        wanted = range(number, min(number + AHEAD + 1, self._end))
+        wanted = range(number, min(number + BATCHES_AHEAD + 1, self._end))
         for other in [other for other in self._waiting if other not in wanted]:
             self._waiting.pop(other).cancel()
         for one in wanted:

@@ -116,6 +116,19 @@ def check_types(vertices: Any, edges: Any) -> tuple[tuple[str, ...], tuple[Relat
     return tuple(sorted(vertices)), tuple(sorted(edges))
 
 
+def types_with(
+    widths: tuple[int, ...], names: tuple[str, ...], relations: tuple[Relation, ...], task: str
+) -> VertexTypes:
+    """Return the types of vertices whose features have these widths.
+
+    Raises:
+        GraphError: no type has features.
+    """
+    if not any(widths):
+        raise GraphError("No vertices have features. Give at least one type some, such as a 1 for every vertex.")
+    return VertexTypes(names, widths, relations, task)
+
+
 def said(relation: Relation) -> str:
     """Return a relation in words.
 

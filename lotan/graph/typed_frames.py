@@ -16,7 +16,7 @@ from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import wrong_id_type, wrong_type
 from lotan.graph.given_tables import arrow_table, is_spark, names_of_columns
-from lotan.graph.given_types import SEPARATOR, GivenTypes, check_types, said, task_of
+from lotan.graph.given_types import SEPARATOR, GivenTypes, check_types, said, task_of, types_with
 from lotan.graph.kinds import accepts, kind_of_spark
 from lotan.graph.sources import Source
 from lotan.graph.spark_names import named
@@ -44,9 +44,7 @@ def source_of(
     labelled, split = ([name for name in types if getattr(own[name], at) is not None] for at in ("label", "split"))
     task = task_of(task_type, labelled, split, types)
     widths = tuple(_width(name, tables[name], own[name], has_features(names, tables[name].columns)) for name in types)
-    if not any(widths):
-        raise GraphError("No vertices have features. Give at least one type some, such as a 1 for every vertex.")
-    found = VertexTypes(types, widths, relations, task)
+    found = types_with(widths, types, relations, task)
     joined = reduce(
         DataFrame.unionByName,
         [

@@ -18,7 +18,7 @@ from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.faults import EXAMPLES, shown
 from lotan.graph.given_labels import GivenLabels, are_classes
 from lotan.graph.given_tables import arrow_table, names_of_columns
-from lotan.graph.given_types import GivenTypes, check_types, said, sql_type, task_of
+from lotan.graph.given_types import GivenTypes, check_types, said, sql_type, task_of, types_with
 from lotan.graph.sources import Source
 from planner.spec import Task
 from planner.vertex_types import Relation, VertexTypes
@@ -47,9 +47,7 @@ def source_of(
     labelled, split = [n for n in types if read[n].labelled], [n for n in types if read[n].split]
     task = task_of(task_type, labelled, split, types)
     widths = tuple(read[name].columns.features.shape[1] for name in types)
-    if not any(widths):
-        raise GraphError("No vertices have features. Give at least one type some, such as a 1 for every vertex.")
-    found = VertexTypes(types, widths, relations, task)
+    found = types_with(widths, types, relations, task)
     columns = [read[name].columns for name in types]
     firsts = np.cumsum([0, *(len(one.ids) for one in columns)])
     of_edges = [_edges(relation, edges[relation], names, found, columns, firsts) for relation in relations]

@@ -103,12 +103,7 @@ class EdgeIndex:
     def _made(self, name: EdgeSet) -> Edges:
         if is_reversed(name):
             other = self.edges(reversed_set(name))  # edges keep their order
-            ends = (
-                (other.num_vertices, other.num_sources)
-                if other.num_sources is None
-                else (other.num_sources, other.num_vertices)
-            )
-            return replace(other, name=name, index=other.index.flip(0), num_vertices=ends[0], num_sources=ends[1])
+            return replace(other, name=name, index=other.index.flip(0))
         if not has_added_loops(name):
             given, chosen = self._edges["graph"], self._of_type(name)
             columns = {key: column[chosen] for key, column in given.columns.items()}

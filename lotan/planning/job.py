@@ -32,7 +32,7 @@ from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
-from lotan.settings.regimes import MiniBatch
+from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.tracing import few_of, takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
@@ -49,7 +49,7 @@ from planner.traits import EngineTraits
 
 Found = TypeVar("Found")
 
-BATCHES_HELD = 3  # mini-batches in memory at one time: the one that trains, and those that are prepared ahead
+BATCHES_HELD = 1 + BATCHES_AHEAD  # mini-batches in memory at one time: the one that trains, and those prepared ahead
 GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
 
 

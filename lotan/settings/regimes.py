@@ -11,6 +11,8 @@ from lotan.errors import ConfigurationError
 from planner.regime import MOST_FANOUTS, Fanout
 
 ALL: Fanout = "all"
+BATCHES_AHEAD = 2
+"""The batches that are prepared before they are needed. More would take memory, and one thread prepares them in turn."""
 
 
 @dataclass(frozen=True)

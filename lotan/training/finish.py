@@ -35,7 +35,7 @@ def finished(
         bytes_moved: Bytes by way of transport, see `lotan.engines.base.Engine.bytes_moved`.
         alone: True if the measurements are those of this model alone. Measurements of a batch are not compared with the
             estimates for one model.
-        batches: What the preparation of mini-batches took, see `lotan.batches.schedule.Prepared`; None: a full batch.
+        batches: The figures of the preparation of mini-batches, see `lotan.batches.schedule.Prepared`; None: a full batch.
     """
     job, config, best = learner.job, learner.config, learner.best
     estimates = {

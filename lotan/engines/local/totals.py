@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.products import Chunks
-from planner.spec import TotalKind
+from planner.spec import TotalKind, divisor
 
 PIECE = 512
 """The rows that are summed in float32. Sums of pieces are added in float64."""
@@ -89,7 +89,7 @@ def sum_of_rows(columns: Iterable[Tensor]) -> Tensor:
 
 def reduced(summed: Tensor, kind: TotalKind, vertices: int) -> Tensor:
     """Return a total that is a sum times a number, float32 [width], from the sum of all rows, float64 [width]."""
-    return (summed / {"sum": 1, "mean": vertices, "sample": vertices - 1}[kind]).float()
+    return (summed / divisor(kind, vertices)).float()
 
 
 class Spread:

@@ -22,7 +22,7 @@ from lotan.engines.rows.segments import run_starts
 from lotan.engines.rows.sums import VALUE
 from lotan.engines.rows.topology import runs
 from lotan.engines.rows.vectors import from_lists, to_lists
-from planner.spec import TotalKind
+from planner.spec import TotalKind, divisor
 
 Batches = Iterable[pa.RecordBatch]
 Run = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -206,8 +206,8 @@ class Spread:
             found = summed[:, 0::2] + 2 * (scale * x - moments[:, 0::2]) * summed[:, 1::2]
         else:
             found = summed
-        divisor = {"sum": 1, "sample": self.vertices - 1}.get(self.kind, self.vertices)
-        return sum(self._rows(batch, "plus", self.width), (scale * found / divisor).astype(np.float32))
+        given = (scale * found / divisor(self.kind, self.vertices)).astype(np.float32)
+        return sum(self._rows(batch, "plus", self.width), given)
 
     @staticmethod
     def _rows(batch: pa.RecordBatch, prefix: str, width: int) -> list[npt.NDArray[np.float32]]:
