@@ -19,6 +19,8 @@ from tests.leaks import Snapshot, is_watched_as_a_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 
+needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+
 SPARK_DEFAULTS = """
 spark.driver.extraJavaOptions    -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m
 spark.executor.extraJavaOptions  -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

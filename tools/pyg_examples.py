@@ -106,6 +106,13 @@ GAT = Example(
 DEEP = (WIDTH, 8, 8, CLASSES)
 TYPES = "several types of vertices"
 
+OGB_MLP = Example(
+    {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},
+    "torch.log_softmax(lin2(drop(norm(lin1(x)).relu())), -1)",
+    "OGB",
+)
+"""The MLP that OGB has for several data sets."""
+
 EXAMPLES: Mapping[str, Example] = {
     "agnn": Example(
         {
@@ -295,22 +302,14 @@ EXAMPLES: Mapping[str, Example] = {
         end=".log_softmax(-1)",
         source="OGB",
     ),
-    "nodeproppred/arxiv (MLP)": Example(
-        {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},
-        "torch.log_softmax(lin2(drop(norm(lin1(x)).relu())), -1)",
-        "OGB",
-    ),
+    "nodeproppred/arxiv (MLP)": OGB_MLP,
     "nodeproppred/products (GCN)": of(
         "GCNConv({0}, {1}, normalize=False)", widths=DEEP, first="adj_t", end=".log_softmax(-1)", source="OGB"
     ),
     "nodeproppred/products (SAGE)": of(
         "SAGEConv({0}, {1})", widths=DEEP, first="adj_t", end=".log_softmax(-1)", source="OGB"
     ),
-    "nodeproppred/products (MLP)": Example(
-        {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},
-        "torch.log_softmax(lin2(drop(norm(lin1(x)).relu())), -1)",
-        "OGB",
-    ),
+    "nodeproppred/products (MLP)": OGB_MLP,
     "nodeproppred/products (SIGN)": Example(
         {"lin1": "Linear(3, 8)", "lin2": "Linear(3, 8)", "lin": "Linear(16, 3)", "act": "torch.nn.PReLU()"},
         "torch.log_softmax(lin(drop(act(torch.cat([drop(lin1(x[:, :3])), drop(lin2(x[:, 3:]))], -1)))), -1)",
@@ -322,11 +321,7 @@ EXAMPLES: Mapping[str, Example] = {
     "nodeproppred/mag (SAGE)": of(
         "SAGEConv({0}, {1})", widths=DEEP, first="adj_t", end=".log_softmax(-1)", source="OGB"
     ),
-    "nodeproppred/mag (MLP)": Example(
-        {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},
-        "torch.log_softmax(lin2(drop(norm(lin1(x)).relu())), -1)",
-        "OGB",
-    ),
+    "nodeproppred/mag (MLP)": OGB_MLP,
     "nodeproppred/mag (RGCN)": Example({"conv": "GCNConv(6, 3)"}, "conv(x, edge_index)", "OGB", TYPES),
     "nodeproppred/proteins (GCN)": of("GCNConv({0}, {1}, normalize=False)", widths=DEEP, first="adj_t", source="OGB"),
     "nodeproppred/proteins (SAGE)": of("SAGEConv({0}, {1})", widths=DEEP, first="adj_t", source="OGB"),
@@ -335,11 +330,7 @@ EXAMPLES: Mapping[str, Example] = {
         "lin2(drop(lin1(x).relu()))",
         "OGB",
     ),
-    "nodeproppred/papers100M (MLP, SGC)": Example(
-        {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},
-        "torch.log_softmax(lin2(drop(norm(lin1(x)).relu())), -1)",
-        "OGB",
-    ),
+    "nodeproppred/papers100M (MLP, SGC)": OGB_MLP,
 }
 """The model of each example, by the name of its file, which is in the folder `examples` of its source."""
 

@@ -7,9 +7,10 @@ import threading
 import pytest
 
 import lotan
-from lotan.batches.schedule import AHEAD, Batches
+from lotan.batches.schedule import Batches
 from lotan.planning.job import prepare
 from lotan.settings.config import make_config
+from lotan.settings.regimes import BATCHES_AHEAD
 from tests.batch.test_model_batch import CLASSES, WIDTH, graph
 
 
@@ -47,7 +48,7 @@ def test_an_epoch_is_the_same_in_any_order_of_epochs(made: Batches) -> None:
 def test_batches_are_prepared_ahead_and_no_more_than_wanted(made: Batches) -> None:
     steps = made.of_epoch(3)
     next(steps)
-    assert len(made._waiting) == min(AHEAD, made.count - 1)
+    assert len(made._waiting) == min(BATCHES_AHEAD, made.count - 1)
     for _ in steps:
         pass
     assert not made._waiting  # epoch 3 is the last

@@ -13,11 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lotan.hosts.jar import JAR
+from tests.conftest import needs_jar
 
 pytestmark = pytest.mark.processes
 
-needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 ON_SPARK = [
     pytest.param("rows", marks=[pytest.mark.spark, pytest.mark.nightly]),
     pytest.param("blocks", marks=[pytest.mark.spark, needs_jar]),

@@ -16,12 +16,9 @@ from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.exploring import analysis
 from lotan.exploring.analysis import Measure, total_lines
-from lotan.hosts.jar import JAR
 from planner.explain import passes
 from planner.steps.pipe import PipeStep
-
-needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
-
+from tests.conftest import needs_jar
 
 PASSES = ["training pass", "evaluation", "both in one"]
 

@@ -16,13 +16,11 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.engines.base import Engine
 from lotan.errors import ConfigurationError, EngineError
-from lotan.hosts.jar import JAR
 from lotan.training import persisted_graph
 from lotan.training.loaded_engine import lies_as
 from planner.physical import Plan
+from tests.conftest import needs_jar
 from tests.training.test_trainer_rows import _in_spark
-
-needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
 
 def fit(graph: lotan.Graph, layers: int = 2, hidden: int = 4, kind: str = "GCN", **options):
