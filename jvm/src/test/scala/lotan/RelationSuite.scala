@@ -11,7 +11,8 @@ class RelationSuite extends AnyFunSuite with LocalSpark {
       when(col("src") === graph.id(v), lit((v % 2).toFloat)).otherwise(found)
     }
     val edges = graph.edgeTable(spark).withColumn("data", array(typeOf))
-    val settings = Load(partitions, columns.keys.toSeq, Some("weight"), hubEdges = 5, data = Some("data"), dataWidth = 1)
+    val settings =
+      Load(partitions, columns.keys.toSeq, Some("weight"), hubEdges = 5, data = Some("data"), dataWidth = 1)
     settings(graph.vertices(spark, columns), edges)
   }
 
@@ -30,7 +31,10 @@ class RelationSuite extends AnyFunSuite with LocalSpark {
         for (set <- relations) {
           for (reverse <- Seq(false, true); shared <- Seq(false, true)) {
             val sums = Propagate(set, weighted = true, reverse)(blocks, column, shared)
-            assert(RandomGraph.close(graph.read(blocks, sums), graph.propagate(x, set, weighted = true, reverse)), set.name)
+            assert(
+              RandomGraph.close(graph.read(blocks, sums), graph.propagate(x, set, weighted = true, reverse)),
+              set.name
+            )
           }
           val in = (0 until graph.count).map(v => math.max(1, graph.edgesOf(set).count(_._2 == v)).toDouble)
           val degrees = graph.read(blocks, Degrees.inDegree(blocks, set))
@@ -50,7 +54,11 @@ class RelationSuite extends AnyFunSuite with LocalSpark {
     try {
       val inside = graph.levels(targets, 3).map(_ <= 1)
       for (set <- relations) {
-        val sums = Propagate(set, weighted = false, reverse = false, within = 1)(loaded.blocks, loaded.columns("x"), shared = false)
+        val sums = Propagate(set, weighted = false, reverse = false, within = 1)(
+          loaded.blocks,
+          loaded.columns("x"),
+          shared = false
+        )
         val padded = loaded.blocks.zipPartitions(sums) { (ofBlock, ofRows) =>
           Iterator.single(new Rows(3, ofRows.next().values.padTo(ofBlock.next().count * 3, 0f)))
         }
