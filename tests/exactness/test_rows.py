@@ -24,9 +24,9 @@ from planner.cost import Pricing
 from planner.spec import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
+from tests.exactness import steps
 from tests.exactness.cases import CASES, OUT, Sample, Trained, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
-from tests.exactness import steps
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, at_night, plan_of, tensors
 from tests.exactness.test_pruning import KEPT, evaluated, of_all_splits
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, graph_of, specs_of
