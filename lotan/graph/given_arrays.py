@@ -76,7 +76,8 @@ def _vertices(held: Mapping[str, Array]) -> int:
         if name in held:
             return len(held[name])
     raise GraphError(
-        f"features: is None; expected {_EXPECTED['features'][2]}. Or give ids, which tell the vertices of a graph without features."
+        f"features: is None; expected {_EXPECTED['features'][2]}. Or give ids, which tell the vertices of a graph "
+        "without features."
     )
 
 

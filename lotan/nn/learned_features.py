@@ -95,7 +95,7 @@ class LearnedFeatures(torch.nn.Module):
             self.weight = torch.nn.Parameter(
                 torch.empty_like(rows, dtype=torch.float32), requires_grad=self.weight.requires_grad
             )
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         """Return the width, and the number of rows if there are any."""

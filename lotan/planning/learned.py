@@ -98,8 +98,8 @@ def check_engine_of_rows(engine: str, name: str) -> None:
     """
     if engine not in ("auto", "local"):
         raise ConfigurationError(
-            f"engine {engine} has no learned rows so far, and the model learns {name or 'rows'!r}; use engine='local', which reads "
-            "the graph into this process"
+            f"engine {engine} has no learned rows so far, and the model learns {name or 'rows'!r}; use engine='local', "
+            "which reads the graph into this process"
         )
 
 

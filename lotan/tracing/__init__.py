@@ -102,8 +102,8 @@ def _with_learned(columns: GraphColumns, learned: tuple[str, ...], vertices: int
         return columns
     if columns.types is not None:
         raise ModelError(
-            f"{learned[0]!r} has a row for each vertex, and learned rows are for graphs of one type of vertices so far; this graph "
-            f"has the types {', '.join(columns.types.names)}"
+            f"{learned[0]!r} has a row for each vertex, and learned rows are for graphs of one type of vertices so far; "
+            f"this graph has the types {', '.join(columns.types.names)}"
         )
     return replace(columns, learned=learned, vertices=vertices)
 

@@ -62,7 +62,8 @@ class VertexNumbers(TorchFunctionMode):
             and len(args) <= 2
             and not {"start", "step"} & kwargs.keys()
         ):
-            *start, end = (*args, *([kwargs["end"]] if "end" in kwargs else []))
+            given: list[Any] = [*args, *(kwargs[name] for name in ("end",) if name in kwargs)]
+            *start, end = given
             if type(end) is int and end == self._vertices and start in ([], [0]):
                 return func(self._count, **{key: value for key, value in kwargs.items() if key != "end"})
         return func(*args, **kwargs)

@@ -31,9 +31,8 @@ class Recording:
 
     Attributes:
         module: the graph of operators, and the constants that it reads.
-        inputs: the meaning of each placeholder, in order: a parameter's name, "learned:name" for one that has a row for each
-            vertex, "features", "features:3" for those of a type
-            of vertices, or None for a tensor of the graph.
+        inputs: the meaning of each placeholder, in order. It is a parameter's name, or "learned:name" if it has a row for each
+            vertex; "features", or "features:3" for those of a type of vertices; or None for a tensor of the graph.
         symbols: the row counts.
         tracked: the layers with running statistics that a training step changes.
         types: the fewest types of edges that a layer tells apart, and the layer's name, or None.

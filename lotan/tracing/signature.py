@@ -104,12 +104,12 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
     features = features or next((name for name in names if _plain(name) not in (*INDEX, *OF_EDGES, NUMBERS)), "")
-    has = (features or FEATURES, *INDEX, *columns.of_edges, *[NUMBERS] * (columns.types is None))
+    has = (features or FEATURES, *INDEX, *columns.of_edges)
     required = _required(parameters)
     for name in required:
         if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES):
             raise ModelError(SEVERAL_TYPES.format(type(model).__name__, name))
-        if _plain(name) not in has and name != features:
+        if _plain(name) not in has and name != features and (name != NUMBERS or columns.types is not None):
             raise ModelError(_lacking(model, name, has))
     index = tuple(name for name in names if _plain(name) in INDEX)
     asked = {*required} | ({*names} if takes_attributes(model) else {n for n in names if _plain(n) != "edge_attr"})

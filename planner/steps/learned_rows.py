@@ -91,12 +91,12 @@ class LearnedRowsGradientStep(GraphStep):
 
     @property
     def makes(self) -> tuple[str, ...]:
-        """Nothing."""
+        """Nothing, because parameters are no columns."""
         return ()
 
     @property
     def columns_made(self) -> tuple[Column, ...]:
-        """Nothing."""
+        """Nothing, because parameters are no columns."""
         return ()
 
     @property

@@ -72,11 +72,11 @@ class Embedded(torch.nn.Module):
         return self.second(self.first(rows, graph).relu(), graph)
 
 
-def planned(seed: int, **options: Any) -> tuple[Embedded, Drawn, lotan.Trainer]:
-    torch.manual_seed(seed)
-    found, features = drawn(seed, options.pop("share", 0.3)), options.pop("features", False)
+def planned(number: int, **options: Any) -> tuple[Embedded, Drawn, lotan.Trainer]:
+    torch.manual_seed(number)  # of the initial weights
+    found, features = drawn(number, options.pop("share", 0.3)), options.pop("features", False)
     if features:
-        found = drawn(seed, features=True)
+        found = drawn(number, features=True)
     model = Embedded(2 if features else 0)
     trainer = lotan.Trainer(model, found.graph, **{"progress": False, "epochs": 4, "eval_every": 0, **options})
     assert trainer.plan is not None
@@ -103,7 +103,7 @@ def assert_alike(model: torch.nn.Module, other: torch.nn.Module, tolerance: floa
 BY_DAY = [("adam",), ("adagrad",), ("rmsprop",)]
 
 
-@pytest.mark.parametrize(("name",), at_night([(name,) for name in OPTIMIZERS], BY_DAY))
+@pytest.mark.parametrize("name", at_night([(name,) for name in OPTIMIZERS], BY_DAY))
 def test_a_full_batch_equals_torch(name: str) -> None:
     """Rows in the order of ids, without features, dense gradients."""
     optimizer = OPTIMIZERS[name](lr=0.01)
@@ -186,20 +186,20 @@ def test_embeddings_of_torch_are_learned_rows(kind: type[ByWeight]) -> None:
 
 
 def test_an_embedding_of_something_else_is_no_learned_row() -> None:
-    """It happens to have as many rows as there are vertices, but is looked up by a feature."""
+    """It happens to have as many rows as there are vertices, but is looked up by the types of edges."""
 
     class Kinds(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.embedding = torch.nn.Embedding(VERTICES, CLASSES)
 
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.embedding(x[:, 0].long())
+        def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+            return torch.zeros(x.size(0), CLASSES).index_add(0, edge_index[1], self.embedding(edge_type))
 
-    found = drawn(4)
-    arrays = found.graph.arrays()
-    kinds = torch.arange(VERTICES).flip(0).float()[:, None]
-    graph = lotan.Graph.from_arrays(kinds, arrays.src, arrays.dst, label=arrays.label, split=arrays.split)
+    arrays = drawn(4).graph.arrays()
+    ends = arrays.src, arrays.dst
+    given = {"label": arrays.label, "split": arrays.split, "edge_type": np.arange(EDGES) % VERTICES}
+    graph = lotan.Graph.from_arrays(np.ones((VERTICES, 1)), *ends, **given)
     trainer = lotan.Trainer(Kinds(), graph, epochs=1, progress=False)
     assert not trainer.job.train.learned
 
@@ -207,7 +207,10 @@ def test_an_embedding_of_something_else_is_no_learned_row() -> None:
 # --- mini-batches -----------------------------------------------------------------------------------------------------
 
 ROW_WISE = {
-    "adam": (lotan.Adam(lr=0.02), lambda rows, rest: [torch.optim.SparseAdam(rows, 0.02), torch.optim.Adam(rest, 0.02)]),
+    "adam": (
+        lotan.Adam(lr=0.02),
+        lambda rows, rest: [torch.optim.SparseAdam(rows, 0.02), torch.optim.Adam(rest, 0.02)],
+    ),
     "adagrad": (lotan.Adagrad(lr=0.1), lambda rows, rest: [torch.optim.Adagrad([*rows, *rest], 0.1)]),
     "sgd": (lotan.SGD(lr=0.3), lambda rows, rest: [torch.optim.SGD([*rows, *rest], 0.3)]),
 }
@@ -332,14 +335,11 @@ def test_a_saved_model_knows_its_rows_by_id(tmp_path: Any) -> None:
     loaded, expected = lotan.load(tmp_path), run.predict().set_index("id")["probability"]
     alike = loaded.predict(without(found)).set_index("id")["probability"]
     assert all(np.array_equal(expected[one], alike[one]) for one in expected.index)
-    lonely = next(one for one in found.graph.arrays().ids if not _has_edges(found, one))
-    fewer = loaded.predict(without(found, lonely)).set_index("id")["probability"]
+    arrays = found.graph.arrays()
+    last = next(one for one in range(VERTICES) if one not in arrays.src)  # no other vertex depends on it
+    fewer = loaded.predict(without(found, arrays.ids[last])).set_index("id")["probability"]
     assert all(np.allclose(expected[one], fewer[one], atol=1e-6) for one in fewer.index)
     assert len(fewer) == VERTICES - 1
-
-
-def _has_edges(found: Drawn, vertex: str) -> bool:
-    return int(np.flatnonzero(found.graph.arrays().ids == vertex)[0]) in found.index.flatten().tolist()
 
 
 def test_vertices_without_a_row() -> None:
@@ -362,7 +362,9 @@ def test_vertices_without_a_row() -> None:
 
 def test_training_on_other_vertices_is_refused() -> None:
     model, found, _ = planned(7)
-    with pytest.raises(GraphError, match=r"1 of 50 vertices have no row \('w'\), and 1 of 50 rows have no vertex \('v0'\)"):
+    with pytest.raises(
+        GraphError, match=r"1 of 50 vertices have no row \('w'\), and 1 of 50 rows have no vertex \('v0'\)"
+    ):
         assert lotan.Trainer(model, without(found, "v0", more=("w",)), progress=False).plan
     numbered = lotan.Graph.from_arrays(src=[0], dst=[1], label=[0, 1], split=[0, 0])
     with pytest.raises(GraphError, match="the ids of the rows are strings, and those of the graph are integers"):
@@ -381,5 +383,5 @@ def test_a_model_that_reads_features_needs_some() -> None:
     found = drawn(7)
     with pytest.raises(GraphError, match=r"rows hold no numbers.*lotan\.nn\.LearnedFeatures"):
         assert lotan.Trainer(lotan.nn.GCN(4, 4, 2, CLASSES), found.graph, progress=False).plan
-    with pytest.raises(ModelError, match=r"the graph has none; name their columns"):
+    with pytest.raises(ModelError, match=r"or give the graph features, of which it has none"):
         assert lotan.Trainer(Embedded(2), found.graph, progress=False).plan

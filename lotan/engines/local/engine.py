@@ -214,8 +214,9 @@ class LocalEngine(Engine):
         values, places = given.reshape(len(given), *parameter.shape[1:]), loaded.rows_of_graph
         if loaded.sampled and places is not None:
             places, order = places[: len(values)].sort()
-            given = {"size": parameter.shape, "is_coalesced": True, "check_invariants": False}
-            found = torch.sparse_coo_tensor(places[None], values[order], **given)
+            found = torch.sparse_coo_tensor(
+                places[None], values[order], parameter.shape, is_coalesced=True, check_invariants=False
+            )
         elif places is None:
             found = values.clone()  # the memory of a column is used again
         else:
