@@ -15,7 +15,7 @@ from planner.rule import BatchRule
 from planner.spec import DRAWS
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
-from planner.steps.learned_rows import LearnedRowsGradientStep, learned_parameters
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep, learned_parameters
 from planner.steps.pipe import Gradients, PipeStep
 from planner.steps.step import ColumnStep, Step
 
@@ -73,7 +73,7 @@ def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
             return step, tuple(columns[name].shape for name in step.columns)
         case PipeStep():
             return replace(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
-        case CollectStep():
+        case CollectStep() | LearnedRowsGradientStep():
             return step
     assert isinstance(step, ColumnStep)  # all others are above
     return step.side_by_side(_shapeless(step.output), 0)
@@ -124,6 +124,8 @@ class _Stacking:
 
     def _find_alike(self, step: Step) -> None:
         """Note the columns that a step makes, if they are the same for all models."""
+        if isinstance(step, LearnedRowsStep):
+            return
         if isinstance(step, PipeStep):
             columns = {i.column for i in self._stages[step.stage][0].inputs}
             self._read_once.setdefault(step.stage, self._alike & columns)

@@ -385,3 +385,39 @@ def test_a_model_that_reads_features_needs_some() -> None:
         assert lotan.Trainer(lotan.nn.GCN(4, 4, 2, CLASSES), found.graph, progress=False).plan
     with pytest.raises(ModelError, match=r"or give the graph features, of which it has none"):
         assert lotan.Trainer(Embedded(2), found.graph, progress=False).plan
+
+
+# --- checkpoints and batches of models --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("regime", [lotan.FullBatch(), REGIME], ids=["full batch", "mini-batches"])
+def test_a_resumed_run_is_the_same_run(tmp_path: Any, regime: Any) -> None:
+    options = {"optimizer": lotan.Adam(lr=0.02), "regime": regime, "eval_every": 1}
+    whole, _, trainer = planned(8, epochs=4, **options)
+    trainer.fit()
+    planned(8, epochs=2, checkpoint_dir=tmp_path, **options)[2].fit()
+    resumed, _, trainer = planned(8, epochs=4, checkpoint_dir=tmp_path, resume=True, **options)
+    trainer.fit()
+    for name, one in whole.named_parameters():
+        assert torch.equal(resumed.get_parameter(name), one), name
+
+
+@pytest.mark.parametrize("regime", [lotan.FullBatch(), REGIME], ids=["full batch", "mini-batches"])
+def test_models_of_a_batch_become_what_they_are_alone(regime: Any) -> None:
+    """Each model has rows of its own; what all compute alike is still shared."""
+    found = drawn(9)
+    models: list[torch.nn.Module] = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        models.append(Embedded())
+    alone, options = deepcopy(models), {"regime": regime, "progress": False}
+    optimizer = lotan.Adam(lr=0.02)
+    for seed, model in enumerate(alone):
+        lotan.Trainer(model, found.graph, optimizer=optimizer, seed=seed, epochs=3, **options).fit()
+    members = [lotan.Member(model, optimizer, seed=seed, epochs=3) for seed, model in enumerate(models)]
+    with lotan.ModelBatch(found.graph, members, **options) as batch:
+        batch.train()
+        batch.runs()  # which load the best weights
+    for model, expected in zip(models, alone, strict=True):
+        for name, one in expected.named_parameters():
+            assert torch.equal(model.get_parameter(name), one), name
