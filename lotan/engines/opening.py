@@ -38,8 +38,8 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
-    from lotan.memory.mapped import check_room
     from lotan.memory.limit import MemoryLimit
+    from lotan.memory.mapped import check_room
 
     limit, whole = MemoryLimit.of(config).bytes, needs.in_memory or needs.least
     if on_disk := needs.spills(limit):
