@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,12 @@ from torch.nn import functional
 import lotan
 from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.sampler import Sampler
+from lotan.cli import main
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.settings.optimizers import OPTIMIZERS
 from lotan.stages.randomness import Randomness
+from planner.cost import Pricing
+from planner.footprint import learned_bytes, local_bytes
 from tests.exactness.steps import at_night
 
 VERTICES, EDGES, WIDTH, CLASSES = 50, 160, 6, 3
@@ -355,6 +358,49 @@ def test_vertices_without_a_row() -> None:
     net.load_state_dict(weights)
     alone = net(None, lotan.nn.EdgeIndex(torch.zeros(2, 0, dtype=torch.int64), num_vertices=1)).softmax(1)
     assert np.allclose(found_rows["w1"], alone.detach().numpy()[0], atol=1e-6)
+
+
+def test_predict_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found, trainer = planned(7)
+    trainer.fit().save(tmp_path / "model")
+    without(found, more=("w1",)).save(tmp_path / "graph")
+    out = tmp_path / "predictions.parquet"
+    options = ["predict", "--graph", str(tmp_path / "graph"), "--model-dir", str(tmp_path / "model"), "--out", str(out)]
+    assert main(options) != 0
+    assert "1 of 51 vertices have no learned row ('w1')" in capsys.readouterr().err
+    assert main([*options, "--unseen", "mean"]) == 0
+    assert len(pd.read_parquet(out)) == VERTICES + 1
+
+
+def test_explain_says_where_rows_lie_and_counts_their_memory() -> None:
+    *_, trainer = planned(7, optimizer=lotan.Adam(lr=0.01))
+    assert f"learned, in this process: rows.weight {VERTICES} rows of {WIDTH} numbers (1.2 kB)" in trainer.explain()
+    assert "a step changes all" in trainer.explain()
+    *_, batches = planned(7, regime=REGIME)
+    assert "a step changes the rows that its batch reads" in " ".join(batches.explain().split())
+    plan, known = trainer.job.plan, trainer.job.statistics
+    assert learned_bytes(plan, known) == 4 * VERTICES * WIDTH
+    narrow = replace(known, vertices=0)
+    assert (
+        local_bytes(plan, known, Pricing().layout) - local_bytes(plan, narrow, Pricing().layout)
+        > 5 * 4 * VERTICES * WIDTH
+    )
+
+
+def test_an_explanation_counts_learned_rows_as_features() -> None:
+    """Influences of all vertices together are the output less that with rows of 0."""
+    model, found, trainer = planned(7)
+    run = trainer.fit()
+    explained = run.explain_vertex("v7", output=1, steps=400)
+    graph = lotan.nn.EdgeIndex(found.index, num_vertices=VERTICES)
+    row = found.graph.arrays().ids.tolist().index("v7")
+    value = float(model(found.x, graph)[row, 1])
+    with torch.no_grad():
+        model.rows.weight.zero_()
+    assert explained.value == pytest.approx(value, abs=1e-5)
+    assert explained.vertices["influence"].sum() == pytest.approx(
+        value - float(model(found.x, graph)[row, 1]), abs=1e-2
+    )
 
 
 def test_training_on_other_vertices_is_refused() -> None:
