@@ -442,5 +442,5 @@ def test_graphs_without_features(tmp_path):
         assert graph.arrays().src.tolist() == [2, 0]
     with pytest.raises(GraphError, match="there is no column 'x'"):
         Graph(ids, ends, features="x").arrays()
-    with pytest.raises(GraphError, match="features: is None; .*Or give ids"):
+    with pytest.raises(GraphError, match=r"features: is None; .*Or give ids"):
         Graph.from_arrays(src=[0], dst=[1])
