@@ -298,7 +298,10 @@ def write_directory(directory: Path, graph: GraphArrays, overwrite: bool) -> Non
     make_room(directory, overwrite)
     directory.mkdir(parents=True, exist_ok=True)
     rows = max(1, GROUP_NUMBERS // max(1, graph.features.shape[1]))
-    parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES, row_group_size=rows)
+    vertices = vertex_tables(graph, split_names=True)
+    if not graph.features.shape[1]:
+        vertices = vertices.drop_columns(["features"])
+    parquet.write_table(vertices, directory / VERTICES, row_group_size=rows)
     edges = edge_table(graph, keep_id_type=True)
     kept = edges if graph.weight is not None else edges.drop_columns(["weight"])
     parquet.write_table(kept, directory / EDGES)

@@ -437,6 +437,9 @@ def test_graphs_without_features(tmp_path):
         Graph.from_pyg(Data(edge_index=torch.tensor([[2, 0], [0, 1]]), num_nodes=3)),
         Graph.read(tmp_path / "bare.npz"),
     ]
+    graphs[0].save(tmp_path / "saved")
+    graphs.append(Graph.read(tmp_path / "saved"))
+    assert graphs[-1].estimate().width == 0
     for graph in graphs:
         assert graph.arrays().features.shape == (3, 0)
         assert graph.arrays().src.tolist() == [2, 0]
