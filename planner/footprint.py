@@ -102,8 +102,12 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
-    learned = 0 if statistics.sampled else LEARNED_COPIES * learned_bytes(plan, statistics)
-    return reading_bytes(statistics) + columns + kept + scratch + turned + learned
+    return reading_bytes(statistics) + columns + kept + scratch + turned + _learned_held(plan, statistics)
+
+
+def _learned_held(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of all copies of learned rows. The plan of a batch does not count those of the whole graph again."""
+    return 0 if statistics.sampled else LEARNED_COPIES * learned_bytes(plan, statistics)
 
 
 def learned_bytes(plan: Plan, statistics: Statistics) -> int:
@@ -126,7 +130,7 @@ def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int
     )
     static = sum(column_bytes(column, statistics) for column in stay) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
-    return reading_bytes(statistics) + static + kept + turned + hand + scratch
+    return reading_bytes(statistics) + static + kept + turned + hand + scratch + _learned_held(plan, statistics)
 
 
 def _step_in_hand(plan: Plan, step: Step, steps: Sequence[Step], statistics: Statistics, layout: Layout) -> int:
