@@ -135,9 +135,8 @@ class Learner:
             clip = clip_norm if self._by_row else torch.nn.utils.clip_grad_norm_
             clip(self.model.parameters(), self.config.clip_grad_norm)
         try:
-            with torch.sparse.check_sparse_tensor_invariants(
-                enable=False
-            ):  # else torch warns that they are not checked
+            # else torch warns that it does not check them
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 self.state.optimizer.step()
         except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
             raise DivergedError(
