@@ -66,6 +66,8 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
     where = f"data[{relation!r}]"
     if "edge_index" not in store:
         raise GraphError(f"{where} has no edge_index; load the data without the transform ToSparseTensor.")
+    if "edge_attr" in store:
+        raise GraphError(f"{where} has edge_attr, and relations take no attributes of edges so far; leave it out.")
     index = as_numpy(store["edge_index"])
     table: dict[str, Array] = {}
     for end, rows, name in (("src", index[0], relation[0]), ("dst", index[1], relation[2])):
@@ -158,9 +160,11 @@ def _plain_ids(texts: Array, name: str) -> Array:
     """Return the ids of a type, which are texts in the table of all types."""
     plain = [text[len(name) + 1 :] for text in texts]
     try:
-        return np.array([int(text) for text in plain], dtype=np.int64)
-    except ValueError:
+        numbers = np.array([int(text) for text in plain], dtype=np.int64)
+    except (ValueError, OverflowError):
         return np.array(plain, dtype=object)
+    # texts such as "007" are no numbers
+    return numbers if [*map(str, numbers.tolist())] == plain else np.array(plain, dtype=object)
 
 
 def _edges_by_relation(arrays: GraphArrays, given: GivenTypes) -> Iterator[tuple[Array, tuple[Array, Array]]]:

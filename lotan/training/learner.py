@@ -124,8 +124,8 @@ class Learner:
         epoch, started = self.state.epoch + 1, time.perf_counter()
         # the loss before the step and with dropout, as autograd would report it
         assert outcome.statistics is not None  # a training pass always has them
-        loss = metrics(self.job.loss, outcome.statistics)["train"]["loss"]
-        _check_finite(epoch, loss)
+        if outcome.statistics[SPLITS.index("train"), 1]:  # without weight, a mini-batch has no loss, and no gradient
+            _check_finite(epoch, metrics(self.job.loss, outcome.statistics)["train"]["loss"])
         for name, parameter in self.model.named_parameters():
             gradient = outcome.gradients.get(name)
             if gradient is not None and not gradient.is_sparse:

@@ -13,6 +13,7 @@ import torch
 
 import lotan
 from lotan.errors import GraphError
+from lotan.graph.hetero_pyg import _plain_ids as plain_ids
 from tests.tracing.hetero_models import COUNTS, RELATIONS, WIDTHS, messy_data
 
 PAPERS = pd.DataFrame(
@@ -161,3 +162,16 @@ def test_labels_in_two_types_are_told_apart_by_name() -> None:
 def test_no_tables_by_type() -> None:
     with pytest.raises(GraphError, match=r"Expected tables by type: HeteroGraph\(\{"):
         lotan.HeteroGraph(PAPERS.to_numpy(), WRITES.to_numpy())
+
+
+def test_attributes_of_edges_are_refused_where_relations_take_none() -> None:
+    data = messy_data()
+    data[RELATIONS[0]].edge_attr = torch.ones(data[RELATIONS[0]].edge_index.shape[1], 2)
+    with pytest.raises(GraphError, match="has edge_attr, and relations take no attributes"):
+        lotan.HeteroGraph.from_pyg(data)
+
+
+def test_texts_of_digits_stay_texts_unless_they_are_numbers_as_written() -> None:
+    assert plain_ids(np.array(["a:7", "a:10"]), "a").tolist() == [7, 10]
+    assert plain_ids(np.array(["a:007", "a:7"]), "a").tolist() == ["007", "7"]
+    assert plain_ids(np.array(["a:" + "9" * 30]), "a").tolist() == ["9" * 30]
