@@ -18,7 +18,8 @@ from lotan.tracing.forms import Form
 from lotan.tracing.recording import record_rows
 from lotan.tracing.reductions import Reduction
 from lotan.tracing.refusals import refusal
-from lotan.tracing.transcript import Transcript, describe, needed_calls
+from lotan.tracing.transcript import Transcript, needed_calls
+from lotan.tracing.writing import describe
 from planner.spec import LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
