@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
 from planner.edge_columns import columns_read
-from planner.spec import CHUNK_SUM, DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
+from planner.spec import DRAWS, OF_CHUNKS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
     from planner.steps.step import Step  # a step has columns, so it imports this module
@@ -159,7 +159,7 @@ class Stage:
         found = {i.value for i in self.inputs if i.role == "total"}
         for call in self.calls if found else ():
             read = [name for name in call.reads if name not in self.parameter_shapes]
-            if call.type.rows == "vertex" and call.op not in (*DRAWS, CHUNK_SUM) and read and found.issuperset(read):
+            if call.type.rows == "vertex" and call.op not in (*DRAWS, *OF_CHUNKS) and read and found.issuperset(read):
                 found.add(call.output)
         return found
 

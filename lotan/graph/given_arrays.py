@@ -29,6 +29,7 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
     "edge_attr": ("biuf", (1, 2), "numbers, [edges, width] or [edges]"),
     "edge_type": ("iu", (1,), "integers from 0, [edges]"),
     "ids": ("iuUO", (1,), "integers or strings, [vertices]"),
+    "batch": ("iuf", (1,), "whole numbers from 0, [vertices]"),
     "label": ("biufUO", (1, 2), "numbers, [vertices] or [vertices, targets]; or strings, [vertices]"),
     "split": ("iufUO", (1,), "'train', 'val', 'test' and None, or -1 (none), 0, 1 and 2, [vertices]"),
 }
@@ -57,6 +58,8 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     src, dst = (_ids(end, held[end]) if len(held[end]) else ids[:0] for end in ("src", "dst"))
     split = _split(held["split"]) if "split" in held else np.full(count, -1, dtype=np.int8)
     features, label = _float32(held["features"]), _label(held.get("label"), count)
+    if "batch" in held:
+        features = np.concatenate([features, _float32(held["batch"])[:, np.newaxis]], axis=1)
     weight = _float32(held["weight"]) if "weight" in held else None
     vertices = VertexColumns(ids, features, label, split)
     attributes, types = held.get("edge_attr"), _types(held.get("edge_type"))

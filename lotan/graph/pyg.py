@@ -55,11 +55,16 @@ def arrays_of(data: Any) -> dict[str, Any]:
         "ids": ids,
         "edge_attr": _of_edges(data, "edge_attr", edges, "numbers"),
         "edge_type": _of_edges(data, "edge_type", edges, "integers"),
+        "batch": _batch(data, len(x)),
     }
 
 
-def data_of(arrays: GraphArrays) -> Any:
+def data_of(arrays: GraphArrays, grouped: bool = False) -> Any:
     """Return a graph's arrays as a `torch_geometric.data.Data`, with copies of them.
+
+    Args:
+        arrays: the arrays.
+        grouped: if True, the last of the features is the number of the vertex's group (default: False).
 
     Raises:
         GraphError: torch_geometric is not installed.
@@ -71,7 +76,10 @@ def data_of(arrays: GraphArrays) -> Any:
     except ImportError as error:
         raise GraphError("to_pyg needs PyG, which is not installed; run: pip install torch-geometric") from error
     edge_index = torch.from_numpy(np.stack([arrays.src, arrays.dst]).astype(np.int64))
-    data = kind(x=torch.from_numpy(arrays.features.copy()), edge_index=edge_index)
+    x = torch.from_numpy(arrays.features.copy())
+    data = kind(x=x[:, :-1].contiguous() if grouped else x, edge_index=edge_index)
+    if grouped:
+        data.batch = x[:, -1].long()
     if arrays.weight is not None:
         data.edge_weight = torch.from_numpy(arrays.weight.copy())
     if arrays.edge_attr is not None:
@@ -149,6 +157,17 @@ def _label(data: Any, vertices: int) -> Array | None:
             f"data.y: has {len(label):,} rows for {vertices:,} vertices; labels of whole graphs do not train."
         )
     return label
+
+
+def _batch(data: Any, vertices: int) -> Array | None:
+    """Return the group of each vertex, or None if the data have no `batch`."""
+    value = _attribute(data, "batch")
+    if value is None:
+        return None
+    array = _array("batch", value)
+    if array.shape != (vertices,):
+        raise GraphError(f"data.batch: has shape {list(array.shape)}; expected a group for each vertex, [{vertices}].")
+    return array
 
 
 def _split(data: Any, vertices: int) -> npt.NDArray[np.int8] | None:

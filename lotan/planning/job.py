@@ -355,6 +355,10 @@ def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
     if graph.vertex_types is not None:
         return graph.vertex_types.width  # the model knows the width of each type
+    if graph.groups is not None:
+        return (
+            graph.estimate().width or graph.statistics.width
+        )  # the number of the group is one of the features, of which the model does not know
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
@@ -382,8 +386,9 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
     few = few_of(sizes.vertices, sizes.edges)
-    train = trace(model, width, training=True, data=data, weighted=weighted, few=few, types=graph.vertex_types)
-    return train, trace(model, width, training=False, data=data, weighted=weighted, few=few, types=graph.vertex_types)
+    given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few}
+    given |= {"types": graph.vertex_types, "groups": graph.groups}
+    return trace(model, width, training=True, **given), trace(model, width, training=False, **given)
 
 
 def takes_roots(spec: Spec) -> bool:

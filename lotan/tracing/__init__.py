@@ -48,6 +48,7 @@ def trace(
     weighted: bool = False,
     few: tuple[int, int] | None = None,
     types: VertexTypes | None = None,
+    groups: int | None = None,
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -62,6 +63,7 @@ def trace(
         weighted: as there.
         few: the numbers of vertices and edges of a graph that has few of them, see `few_of`; None for other graphs.
         types: as in `GraphColumns`.
+        groups: as there.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -75,7 +77,7 @@ def trace(
     """
     _require_float32(model)
     _require_no_hooks(model)
-    form, columns = form_of(model), GraphColumns(width, data, weighted, types)
+    form, columns = form_of(model), GraphColumns(width, data, weighted, types, groups)
     if form is None:
         return _trace(model, columns, training, few)
     key = form, columns, training, few
@@ -122,7 +124,7 @@ def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
     if asked is None:
         return None
     if columns.types is None:
-        return Importer(asked, columns.weighted, columns.data.flat)
+        return Importer(asked, columns.weighted, columns.data.flat, columns.groups)
     return ImporterByType(asked, columns.types, columns.weighted)
 
 

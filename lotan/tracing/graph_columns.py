@@ -17,12 +17,14 @@ class GraphColumns:
         data: the attributes and types of edges.
         weighted: if True, the edges have weights, which a forward that takes `edge_weight` is given.
         types: the types of vertices and the relations of a graph that has several; None for others.
+        groups: the number of groups of vertices, whose number is the last of the features; None for a graph without groups.
     """
 
     width: int
     data: EdgeData = NO_EDGE_DATA
     weighted: bool = False
     types: VertexTypes | None = None
+    groups: int | None = None
 
     @property
     def of_edges(self) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ class _LossTranscript(Transcript):
         for given in inputs:
             self._types[given.name] = ValueType("vertex", given.shape, given.dtype)
 
-    def _reduce(self, node: Node, reduction: Reduction) -> None:
+    def _reduce(self, node: Node, reduction: Reduction, of: Any = None) -> None:
         raise refusal(node, f"{reduction.kind} {REDUCED}")
 
     def _write(self, node: Node, form: Form) -> None:

@@ -16,6 +16,7 @@ from torch.fx import Node
 from lotan.errors import ModelError
 from lotan.stages.row_wise import ALLOWED, short_name
 from lotan.tracing.columns_of_numbers import numbers_of
+from lotan.tracing.fakes import GROUP
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
@@ -81,6 +82,7 @@ class Transcript(StatisticsWriter):
         self._bounds: list[Bound] = []
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
+        self._number_of_groups = recording.groups
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -106,11 +108,22 @@ class Transcript(StatisticsWriter):
         if name is None:
             self._values[node] = Unusable(READS_EDGE_INDEX)
         elif name == "features":
-            self._values[node] = self._features(node, self._width)
+            self._values[node] = self._own_features(node)
         elif name.startswith("features:"):
             self._values[node] = self._features_of(node, int(name.removeprefix("features:")))
         else:
             self._values[node] = Ref(name)
+
+    def _own_features(self, node: Node) -> Ref:
+        """Return the features that the model sees, which are all but the number of the group."""
+        features = self._whole_features(node)
+        if self._number_of_groups is None:
+            return features
+        width = self._width - 1
+        return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
+
+    def _whole_features(self, node: Node) -> Ref:
+        return self._features(node, self._width)
 
     def _features(self, node: Node, width: int) -> Ref:
         if "features" in self._types:
@@ -126,6 +139,13 @@ class Transcript(StatisticsWriter):
             return Unusable(FOREIGN_TENSOR)
         features = self._features(node, self._vertex_types.width)
         return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
+
+    def _groups(self, node: Node) -> Ref:
+        """Return the numbers of the vertices' groups, the last of their features."""
+        number = ValueType("vertex", ())
+        features = self._whole_features(node)
+        found = self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=number)
+        return self._call(node, "aten.to.dtype", (found, "torch.int64"), kind=ValueType("vertex", (), "int64"))
 
     def _constant(self, node: Node) -> None:
         """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
@@ -221,6 +241,15 @@ class Transcript(StatisticsWriter):
                 kept = arguments
             case "lotan.bounded":
                 return self._bound(node, *arguments)
+            case "lotan.group_total":
+                self._values[node] = self._group_total(node, *cast(Any, arguments))
+                return None
+            case "lotan.group_rows":
+                self._values[node] = self._group_rows(node, *arguments)
+                return None
+            case "lotan.vertex_input" if arguments[1] == GROUP:
+                self._values[node] = self._groups(node)
+                return None
             case "lotan.edge_column":
                 kept = arguments[1:]
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
@@ -252,7 +281,9 @@ class Transcript(StatisticsWriter):
         assert isinstance(source, Node)
         assert isinstance(item, int)
         name = str(source.target).removeprefix("aten.")
-        if name in EXTREMES:
+        if name in EXTREMES and not item and (reduction := self._reduction_of_extreme(source)) is not None:
+            self._reduce(node, reduction, source.args[0])
+        elif name in EXTREMES:
             self._extreme(node, source, item, EXTREMES[name])
         elif name == BROADCAST:
             self._broadcast(node, source, item)
@@ -307,8 +338,10 @@ class Transcript(StatisticsWriter):
                     f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
                 )
         bounds = tuple(dict.fromkeys(self._bounds))
-        told_apart = self._types_told_apart
-        return Spec(self._width, parameters, calls, output.name, tracked, told_apart, bounds, self._vertex_types)
+        told_apart, groups = self._types_told_apart, self._number_of_groups
+        return Spec(
+            self._width, parameters, calls, output.name, tracked, told_apart, bounds, self._vertex_types, groups
+        )
 
     # Arguments
 
