@@ -27,7 +27,7 @@ MEND = "Number the groups of vertices from 0, without gaps"
 
 @dataclass(frozen=True)
 class GroupNumbers:
-    """What is known of the numbers of groups of all vertices."""
+    """A summary of the numbers of groups of all vertices."""
 
     wrong: int  # vertices whose number is null, no whole number, or below 0
     example: object  # such a number, or None
@@ -41,8 +41,8 @@ class GroupNumbers:
             GraphError: a number is missing, negative or no whole number; there are too many groups, or one is empty.
         """
         if self.wrong:
-            said = f"has {self.wrong:,} rows that are no whole number from 0, such as {self.example}"
-            raise fault("vertices", column, said, f"{MEND}.")
+            said = "rows whose number is no whole number from 0"
+            raise fault("vertices", column, said, f"{MEND}.", self.wrong, str(self.example))
         groups = int(self.greatest) + 1
         if groups > MOST_GROUPS:
             raise fault(

@@ -15,13 +15,13 @@ from lotan.engines.blocks.sizes import check_partitions
 from lotan.engines.choice import (
     ENGINES,
     EngineChoice,
+    check_able,
     check_edge_data,
-    check_reversed,
     choose_engine,
     idle_settings,
-    lacks_reversed,
     limit_notes,
     slow_choice,
+    unable,
 )
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError, ModelError
@@ -279,9 +279,9 @@ def plan_for(
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
-    engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_reversed(name, plans[name]))
+    engine = choose_engine(config, graph, needs, seconds, lambda name: unable(name, plans[name]))
     check_edge_data(engine, train)
-    check_reversed(engine, plans[engine.name])
+    check_able(engine, plans[engine.name])
     if limit.bytes is not None:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]

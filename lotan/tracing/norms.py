@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotan.tracing.pyg.edge_tensors import running
 from planner.spec import Tracked
 
 Refuse = Callable[[str], Exception]
@@ -23,6 +24,7 @@ Refuse = Callable[[str], Exception]
 
 MOMENTUM = "has running statistics but no momentum, which torch refuses as well; give it one"
 USED_TWICE = "runs twice in one forward, which would change its running statistics twice in a step; give each place its own layer"
+OTHER_GROUPS = "got a `batch` that is not the one that forward takes, which the graph has: Graph(..., batch=...); for one graph leave it out"
 RUNNING_OF_GROUPS = (
     "has running statistics of groups of vertices, which are not kept; make it with track_running_stats=False"
 )
@@ -148,6 +150,9 @@ class Norms:
 
     def _by_group(self, module: Any, x: Tensor, batch: Any, batch_size: Any) -> Tensor:
         """Run the layer's own forward, which reduces rows by the column `batch`."""
+        tensors = running()
+        if tensors is None or tensors.groups.get(batch) is None:
+            raise self._refuse(OTHER_GROUPS)
         if module.training and getattr(module, "running_mean", None) is not None:
             raise self._refuse(RUNNING_OF_GROUPS)
         return cast(Tensor, type(module).forward(module, x, batch, batch_size))

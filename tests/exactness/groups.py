@@ -119,10 +119,12 @@ def model_of(name: str) -> torch.nn.Module:
     return model
 
 
-def grouped_graph(seed: int = 0, vertices: int = 40, edges: int = 140, grouped: bool = True) -> lotan.Graph:
+def grouped_graph(
+    seed: int = 0, vertices: int = 40, edges: int = 140, grouped: bool = True, groups: int = GROUPS
+) -> lotan.Graph:
     """Groups of different sizes, in no order, on a graph with loops, parallel edges and lone vertices."""
     random = np.random.default_rng(seed)
-    batch = np.concatenate([np.arange(GROUPS), random.choice(GROUPS, vertices - GROUPS, p=[0.5, 0.3, 0.15, 0.05])])
+    batch = np.concatenate([np.arange(groups), random.geometric(0.4, vertices - groups).clip(max=groups) - 1])
     return lotan.Graph.from_arrays(
         random.standard_normal((vertices, WIDTH)).astype(np.float32),
         *random.integers(0, vertices - 3, (2, edges)),
