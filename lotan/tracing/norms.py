@@ -24,7 +24,10 @@ Refuse = Callable[[str], Exception]
 
 MOMENTUM = "has running statistics but no momentum, which torch refuses as well; give it one"
 USED_TWICE = "runs twice in one forward, which would change its running statistics twice in a step; give each place its own layer"
-OTHER_GROUPS = "got a `batch` that is not the one that forward takes, which the graph has: Graph(..., batch=...); for one graph leave it out"
+OTHER_GROUPS = (
+    "got a `batch` that is not the one that forward takes, which the graph has: Graph(..., batch=...); for one graph leave "
+    "it out"
+)
 RUNNING_OF_GROUPS = (
     "has running statistics of groups of vertices, which are not kept; make it with track_running_stats=False"
 )

@@ -54,6 +54,13 @@ class Turned(Unusable):
     rows: Ref
 
 
+@dataclass(frozen=True)
+class Lifted(Unusable):
+    """Rows of vertices in the second dimension behind one of size 1, which only what takes that one away may read."""
+
+    rows: Ref
+
+
 class StatisticsWriter(CallWriter):
     """Writes calls that reduce rows over all vertices, and calls that read the results.
 
@@ -133,6 +140,24 @@ class StatisticsWriter(CallWriter):
         kind = self._types[value.name]
         swaps = name in _TURNS or (name in _SWAPS and sorted(int(dim) % 2 for dim in leaves_of(dims)) == [0, 1])
         return value if swaps and kind.rows == "vertex" and len(kind.shape) == 1 else None
+
+    def _lifted(self, node: Node, name: str) -> Ref | None:
+        """Return the rows of vertices to which a node adds a dimension in front, as x.unsqueeze(0) does, or None."""
+        x, *dims = node.args
+        value = self._values.get(x) if isinstance(x, Node) else None
+        if name != "unsqueeze.default" or not isinstance(value, Ref) or value.name in self._statistics:
+            return None
+        return value if self._types[value.name].rows == "vertex" and dims == [0] else None
+
+    def _taken_down(self, node: Node, name: str) -> Ref | None:
+        """Return the rows of vertices from which a node takes a dimension in front, as x.squeeze(0) does, or None."""
+        x, *dims = node.args
+        value = self._values.get(x) if isinstance(x, Node) else None
+        if not isinstance(value, Lifted):
+            return None
+        whole = name == "squeeze.default" and 1 not in self._types[value.rows.name].shape
+        first = dims in ([0], [[0]]) and name in ("squeeze.dim", "squeeze.dims")
+        return value.rows if whole or first or (name == "select.int" and dims == [0, 0]) else None
 
     def _has_turned(self, node: Node) -> bool:
         return isinstance(self._values.get(cast(Node, node.args[0])), Turned)

@@ -40,7 +40,7 @@ from lotan.tracing.refusals import (
     layer_of,
     refusal,
 )
-from lotan.tracing.statistics import EXPAND, StatisticsWriter, Turned
+from lotan.tracing.statistics import EXPAND, Lifted, StatisticsWriter, Turned
 from lotan.tracing.writing import Unusable, describe, leaves_of
 from planner.spec import (
     Argument,
@@ -184,6 +184,10 @@ class Transcript(StatisticsWriter):
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
             self._values[node] = unread
+        elif (lifted := self._lifted(node, name)) is not None:
+            self._values[node] = Lifted(f"{short_name(str(node.target))} {MOVED_ROWS}", lifted)
+        elif (rows := self._taken_down(node, name)) is not None:
+            self._values[node] = rows
         elif (turned := self._turned(node, name)) is not None:
             self._values[node] = Turned(f"{short_name(str(node.target))} {MOVED_ROWS}", turned)
         elif name in _PRODUCTS and self._has_turned(node):

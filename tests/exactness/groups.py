@@ -15,6 +15,7 @@ import lotan
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch_geometric.nn as pyg
+    from torch_geometric.nn.attention import PerformerAttention, PolynormerAttention, SGFormerAttention
     from torch_geometric.utils import scatter, softmax
 
 WIDTH, HIDDEN, CLASSES, GROUPS, LR = 5, 6, 3, 4, 0.05
@@ -109,14 +110,68 @@ class OverAll(torch.nn.Module):
         return self.second(h.relu(), edge_index)
 
 
+class Attends(torch.nn.Module):
+    """Two layers of PyG with attention between all vertices, which takes them in the second dimension."""
+
+    def __init__(self, attention: torch.nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv(WIDTH, HIDDEN), pyg.SAGEConv(-1, CLASSES)
+        self.attention = attention
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x, edge_index)
+        return self.second(self.attention(h.unsqueeze(0)).squeeze(0), edge_index)
+
+
+class Local(torch.nn.Module):
+    """A layer of GPS with linear attention, between two layers of PyG."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv(WIDTH, HIDDEN), pyg.SAGEConv(HIDDEN, CLASSES)
+        attention = {"attn_type": "performer", "attn_kwargs": {"head_channels": 4}, "heads": 2}
+        self.between = pyg.GPSConv(HIDDEN, pyg.SAGEConv(HIDDEN, HIDDEN), **attention)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.second(self.between(self.first(x, edge_index), edge_index, batch), edge_index)
+
+
+def _polynormer() -> torch.nn.Module:
+    dropouts = dict.fromkeys(("in_dropout", "dropout", "global_dropout"), 0.0)
+    model = pyg.Polynormer(WIDTH, HIDDEN, CLASSES, local_layers=2, global_layers=2, heads=1, **dropouts)
+    model._global = True
+    return model
+
+
+ATTENTION: dict[str, Callable[[], torch.nn.Module]] = {
+    "SGFormer": lambda: pyg.SGFormer(
+        WIDTH, HIDDEN, CLASSES, trans_num_heads=2, trans_dropout=0.0, gnn_num_layers=2, gnn_dropout=0.0
+    ),
+    "Polynormer": _polynormer,
+    "GPSConv": Local,
+    "SGFormerAttention": lambda: Attends(SGFormerAttention(HIDDEN, heads=2, head_channels=4)),
+    "PolynormerAttention": lambda: Attends(PolynormerAttention(HIDDEN, heads=2, head_channels=4, qk_shared=False)),
+    "PerformerAttention": lambda: Attends(PerformerAttention(HIDDEN, heads=2, head_channels=4)),
+}
+"""Models with linear attention between all vertices."""
+
+
 def model_of(name: str) -> torch.nn.Module:
     """A model whose parameters have no zeros, which would hide mistakes."""
     torch.manual_seed(3)
-    model = OverAll() if name == "OverAll" else Grouped(name)
+    model = OverAll() if name == "OverAll" else ATTENTION[name]() if name in ATTENTION else Grouped(name)
+    _initialise(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.05 * torch.randn_like(parameter)
     return model
+
+
+def _initialise(model: torch.nn.Module) -> None:
+    """Let lazy layers find their widths."""
+    if any(isinstance(one, torch.nn.parameter.UninitializedParameter) for one in model.parameters()):
+        with torch.no_grad():
+            model(torch.randn(3, WIDTH), torch.tensor([[0, 1], [1, 2]]))
 
 
 def grouped_graph(

@@ -18,7 +18,18 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.results.run import Run
 from planner import Options, compile_plan
 from planner.cost import Pricing
-from tests.exactness.groups import BY_GROUP, CLASSES, GROUPS, HIDDEN, LR, WIDTH, grouped_graph, model_of, truth
+from tests.exactness.groups import (
+    ATTENTION,
+    BY_GROUP,
+    CLASSES,
+    GROUPS,
+    HIDDEN,
+    LR,
+    WIDTH,
+    grouped_graph,
+    model_of,
+    truth,
+)
 from tests.exactness.test_norms import assert_same_bits, state_of
 
 with warnings.catch_warnings():
@@ -46,6 +57,20 @@ def assert_trains_as_torch(name: str, graph: lotan.Graph, **settings) -> Run:
 @pytest.mark.parametrize("name", [*BY_GROUP, "OverAll"])
 def test_equals_plain_torch(name):
     assert_trains_as_torch(name, grouped_graph(grouped=name != "OverAll"), chunk_rows=16)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_equals_plain_torch(name):
+    """Between all vertices, which are one group: PyG's own code takes them in the second dimension."""
+    assert_trains_as_torch(name, grouped_graph(grouped="Attention" not in name, groups=1), chunk_rows=16)
+
+
+def test_attention_within_several_groups_is_refused():
+    for name in ("SGFormer", "GPSConv"):
+        with pytest.raises(
+            ModelError, match="attends between all vertices of a group, which is supported for one group"
+        ):
+            assert lotan.Trainer(model_of(name), grouped_graph(), engine="local").job
 
 
 class Ties(torch.nn.Module):

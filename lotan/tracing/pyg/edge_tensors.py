@@ -132,6 +132,7 @@ class EdgeTensors:
     ) -> None:
         self.graph = graph
         self.number_of_groups = number_of_groups
+        self._all: Identities[bool] = Identities()
         self.groups: Identities[bool] = Identities()  # the column `batch`, and views of it
         self.weighted = weighted
         self.refuse = refuse
@@ -340,6 +341,15 @@ class EdgeTensors:
         """Note that a tensor has the numbers of groups, and return it."""
         self.groups[tensor] = True
         return tensor
+
+    def mark_all(self, tensor: Tensor) -> Tensor:
+        """Note that a tensor, a mask or an order of the vertices, chooses all of them in their order, and return it."""
+        self._all[tensor] = True
+        return tensor
+
+    def chooses_all(self, value: object) -> bool:
+        """Return True for a tensor that chooses all vertices in their order."""
+        return self._all.get(value) is not None
 
     def group_rows(self, table: Tensor, index: Tensor) -> Tensor:
         """Return the entry of a table [groups, *shape] for each vertex's group, [num_vertices, *shape]."""

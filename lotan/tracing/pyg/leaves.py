@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lotan.tracing.pyg import loops
+from lotan.tracing.pyg.attention import to_dense_batch
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
 from lotan.tracing.pyg.typed_layers import han_group
 
@@ -186,6 +187,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf("torch_geometric.utils._degree", "degree", "index", degree, degree_groups),
     Leaf("torch_geometric.utils.num_nodes", "maybe_num_nodes", "edge_index", maybe_num_nodes),
     Leaf("torch_geometric.utils._one_hot", "one_hot", "", one_hot),
+    Leaf("torch_geometric.utils._to_dense_batch", "to_dense_batch", "", to_dense_batch),
     Leaf("torch_geometric.nn.conv.hetero_conv", "group", "", group),
     Leaf("torch_geometric.nn.conv.han_conv", "group", "", han_group),
 )

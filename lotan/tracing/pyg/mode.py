@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from lotan.tracing.pyg.attention import ONE_GROUP
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside
 from lotan.tracing.pyg.recipes import writes_to_input
 
@@ -107,6 +108,11 @@ class EdgeMode(TorchFunctionMode):
             return self._of_end(func, name, end, args, kwargs)
         if isinstance(first, Tensor) and self._is_group(first):
             return self._of_group(func, name, first, args, kwargs)
+        if name == "__len__" and self._tensors.chooses_all(first):
+            return 1  # of an order that only `arange` and other orders are made from, which choose all vertices too
+        if name == "__setitem__" and self._tensors.chooses_all(args[1]):
+            self._tensors.mark_all(args[0])  # the inverse of the order
+            return None
         if name == "__setitem__":
             return self._set_item(*args)
         if name == "one_hot":
@@ -166,7 +172,11 @@ class EdgeMode(TorchFunctionMode):
             return KnownNumber(groups - 1)  # of the last vertex, in a column that is sorted
         if name in _SAME_END:
             return self._tensors.mark_group(func(*args, **kwargs))
-        if name in ("unique", "bincount", "unique_consecutive", "sort", "argsort"):
+        if name == "sort" and groups == 1:  # all numbers are 0, so that the order stays
+            return group, self._tensors.mark_all(torch.zeros_like(group))
+        if name in ("sort", "argsort"):
+            raise self._tensors.refuse(ONE_GROUP)
+        if name in ("unique", "bincount", "unique_consecutive"):
             raise self._tensors.refuse(f"{name} of batch: use the functions of torch_geometric that take batch")
         return NotImplemented
 
@@ -241,6 +251,8 @@ class EdgeMode(TorchFunctionMode):
         """Replace `x[end]`, `x[end, 0]`, and `x[:x.size(0)]`."""
         place, *others = item if isinstance(item, tuple) else (item,)
         end = self._tensors.ends.get(place)
+        if self._tensors.chooses_all(place) and not others:
+            return x
         if self._is_group(place):
             rows = self._tensors.group_rows(x, place)
             return rows[(slice(None), *others)] if others else rows
