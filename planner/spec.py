@@ -304,6 +304,8 @@ class Spec:
     types: tuple[int, str] | None = None
     bounds: tuple[Bound, ...] = ()  # columns whose numbers layers take as types or classes
     vertex_types: VertexTypes | None = None  # those of the graph that the model was traced for; None: it has one type
+    # the types of vertices over whose rows a layer takes variances, by their numbers, each with the layer's name
+    varied: tuple[tuple[int, str], ...] = ()
     groups: int | None = None  # the groups of vertices of that graph, numbered in the last column of the features
 
     @property

@@ -177,6 +177,11 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3], edge_data=data)
 
 
+def vertices_of_type(vertices: DataFrame, place: int, number: int) -> int:
+    """Return how many vertices have a number at a place of their features, with one job."""
+    return vertices.where(F.col("features")[place] == float(number)).count()
+
+
 def edges_by_type(edges: DataFrame, types: int) -> tuple[int, ...]:
     """Return the number of edges of each type, with one job. The types are numbered, in a column `edge_type`."""
     counts = {row[0]: row[1] for row in edges.groupBy("edge_type").count().collect()}

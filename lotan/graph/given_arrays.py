@@ -15,6 +15,7 @@ import numpy.typing as npt
 from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import oversized
+from lotan.graph.given_ends import edge_ends
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.given_tables import as_numpy
 from lotan.graph.splits import UNKNOWN, codes_of_numbers, codes_of_texts
@@ -79,9 +80,8 @@ def _with_ends(given: Mapping[str, Any]) -> dict[str, Any]:
             "edge_index: is a sparse matrix; expected integers, [2, edges]. Give src, dst = adjacency.nonzero()."
         )
     array = as_numpy(index)
-    if array.ndim != 2 or len(array) != 2:
-        raise GraphError(f"edge_index: an array of shape {array.shape}; expected integers, [2, edges].")
-    return {**others, "src": array[0], "dst": array[1]}
+    src, dst = edge_ends("edge_index", array, "iuUO")  # ends are ids, which may be strings
+    return {**others, "src": src, "dst": dst}
 
 
 def attributes_of(array: Array | None) -> npt.NDArray[np.float32] | None:

@@ -308,6 +308,20 @@ class Graph(GraphContent):
         """The number of edges, with reverses that `undirected` adds. For a graph in Spark it takes a job."""
         return self.statistics.edges
 
+    def vertices_of_type(self, number: int) -> int:
+        """Return the number of vertices of a type, by the type's number. For a graph in Spark it takes a job.
+
+        Args:
+            number: the number of the type, in a graph that has several.
+        """
+        types = self.vertex_types
+        assert types is not None, "the graph has several types of vertices"
+        if self._source.tables is None:
+            return int((self.arrays().features[:, types.type_column] == number).sum())
+        from lotan.graph import frames
+
+        return frames.vertices_of_type(self._tables[0], types.type_column, number)
+
     @cached_property
     def groups(self) -> int | None:
         """The number of groups of vertices, or None if the graph has no column `batch`. For a graph in Spark it takes a job.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.given_ends import edge_ends, require_vertices
 from lotan.graph.given_tables import as_numpy
 from planner.spec import SPLITS
 
@@ -35,16 +36,12 @@ def arrays_of(data: Any) -> dict[str, Any]:
     x, edge_index = (_required(data, name) for name in ("x", "edge_index"))
     if x.ndim == 1:
         x = x[:, None]
-    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind != "i":
-        given = f"{edge_index.dtype} of shape {list(edge_index.shape)}"
-        raise GraphError(f"data.edge_index: is {given}; expected integers of shape [2, num_edges].")
-    if edge_index.size and not 0 <= edge_index.min() <= edge_index.max() < len(x):
-        wrong = edge_index.max() if edge_index.min() >= 0 else edge_index.min()
-        raise GraphError(
-            f"data.edge_index: names vertex {wrong}; expected 0 to {len(x) - 1}, as data.x has {len(x)} rows."
-        )
-    ids, edges = _ids(data, len(x)), edge_index.shape[1]
-    src, dst = edge_index if ids is None else ids[edge_index]
+    src, dst = edge_ends("data.edge_index", edge_index)
+    for ends in (src, dst):
+        require_vertices("data.edge_index", ends, len(x), f"; expected 0 to {len(x) - 1}, as data.x has {len(x)} rows")
+    ids, edges = _ids(data, len(x)), len(src)
+    if ids is not None:
+        src, dst = ids[src], ids[dst]
     return {
         "features": x,
         "src": src,

@@ -139,6 +139,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     classes = LossSpec(task, outputs, normalizer=1.0).classes
     report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
     check_statistics(train, report.vertices)
+    check_variances_of_types(train, graph)
     loss = loss_of(graph, task, outputs, config)
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
@@ -409,6 +410,21 @@ def check_statistics(train: Spec, vertices: int) -> None:
         raise ModelError(
             f"layer {names}: normalises by the variance of all vertices, but the graph has {vertices}; training needs at least 2"
         )
+
+
+def check_variances_of_types(train: Spec, graph: Graph) -> None:
+    """Check that there are enough vertices of each type for the variances that the model takes over them.
+
+    Raises:
+        ModelError: If a type has one vertex. It names the layer and the type.
+    """
+    types = graph.vertex_types
+    for number, layer in train.varied:
+        if types is not None and graph.vertices_of_type(number) < 2:
+            raise ModelError(
+                f"layer {layer!r}: normalises by the variance of the vertices of type {types.names[number]!r}, of which the "
+                "graph has 1; training needs at least 2"
+            )
 
 
 def model_outputs(spec: Spec) -> int:

@@ -12,7 +12,7 @@ from lotan.stages.row_wise import ALONG, GROWING, POINTWISE, bound_arguments, sh
 from lotan.tracing.forms import Form, extreme_arguments
 from lotan.tracing.recording import Recording
 from lotan.tracing.reductions import Reduction, reduction_of
-from lotan.tracing.refusals import PRODUCT_OF_ROWS, STATISTIC_ALONE, STATISTIC_DIVISOR, refusal
+from lotan.tracing.refusals import PRODUCT_OF_ROWS, STATISTIC_ALONE, STATISTIC_DIVISOR, layer_of, refusal
 from lotan.tracing.type_totals import TypeTotals
 from lotan.tracing.writing import CallWriter, Unusable, leaves_of
 from planner.spec import (
@@ -178,6 +178,8 @@ class StatisticsWriter(CallWriter):
         """Return a reduction over all vertices and other dimensions, which keep size 1."""
         of = self._types[x.name]
         of_type = self._of_type(node, node.args[0] if rows is None else rows)
+        if of_type is not None and kind == "sample":
+            self._varied[of_type.number, layer_of(node)] = None
         if of_type is not None:
             found = of_type.total(x, kind, of.shape)
         else:

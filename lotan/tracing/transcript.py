@@ -232,6 +232,8 @@ class Transcript(StatisticsWriter):
                 x, kind = arguments
                 self._require(node, x, "vertex", None, "a reduction over all vertices needs one row per vertex")
                 if (of_type := self._of_type(node, x)) is not None:
+                    if kind == "moments":
+                        self._varied[of_type.number, layer_of(node)] = None
                     self._values[node] = of_type.total(*self._rows_of(node, x, str(kind)))
                     return None
                 kept = (x, kind)
@@ -344,7 +346,16 @@ class Transcript(StatisticsWriter):
         bounds = tuple(dict.fromkeys(self._bounds))
         told_apart, groups = self._types_told_apart, self._number_of_groups
         return Spec(
-            self._width, parameters, calls, output.name, tracked, told_apart, bounds, self._vertex_types, groups
+            self._width,
+            parameters,
+            calls,
+            output.name,
+            tracked,
+            told_apart,
+            bounds,
+            self._vertex_types,
+            (*self._varied,),
+            groups,
         )
 
     # Arguments

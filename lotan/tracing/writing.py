@@ -39,6 +39,7 @@ class CallWriter:
         self._values: dict[Node, Argument | Unusable] = {}
         self._types = {name: ValueType("none", spec.shape, spec.dtype) for name, spec in self._parameters.items()}
         self._calls: list[Call] = []
+        self._varied: dict[tuple[int, str], None] = {}  # types of vertices whose variance layers take, with the layers
 
     def _argument(self, node: Node, argument: Any) -> Argument:
         match argument:
