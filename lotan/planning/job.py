@@ -28,6 +28,7 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
+from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
 from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
@@ -129,8 +130,10 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         PlanError: If the model cannot be planned, or a rule is unknown.
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
+    draw_rows(model, graph, config)
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph)
+    config = for_learned_rows(config, train)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     graph = graph.for_task(config.task)
@@ -280,7 +283,10 @@ def plan_for(
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
-    engine = choose_engine(config, graph, needs, seconds, lambda name: unable(name, plans[name]))
+    if train.learned:
+        engine = EngineChoice("local", "learned rows run on it")
+    else:
+        engine = choose_engine(config, graph, needs, seconds, lambda name: unable(name, plans[name]))
     check_edge_data(engine, train)
     check_able(engine, plans[engine.name])
     if limit.bytes is not None:
@@ -348,6 +354,7 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
     """Return the estimate of `foreseen` for a model of which only the shapes matter."""
     if graph.origin != "files":
         return None
+    draw_rows(model, graph, config)
     width = model_width(model, graph)
     return foreseen(*traced(model, width, graph), graph, config)
 
@@ -386,9 +393,8 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     """
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
-    few = few_of(sizes.vertices, sizes.edges)
-    given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few}
-    given |= {"types": graph.vertex_types, "groups": graph.groups}
+    given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
+    given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph), "groups": graph.groups}
     return trace(model, width, training=True, **given), trace(model, width, training=False, **given)
 
 

@@ -7,7 +7,7 @@ among the arguments is a string, such as "torch.float32".
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -20,29 +20,35 @@ from lotan.tracing.fakes import GROUP
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
+    LOOKUPS,
     PARTS,
     Form,
     FullSize,
     canonical_form,
     does_nothing,
     extreme_arguments,
+    lookup_index,
     part_form,
 )
+from lotan.tracing.learned import OTHER_LOOKUP
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import (
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
     MOVED_ROWS,
+    NO_FEATURES,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
+    VERTEX_NUMBERS,
     layer_of,
     refusal,
 )
 from lotan.tracing.statistics import EXPAND, Lifted, StatisticsWriter, Turned
 from lotan.tracing.writing import Unusable, describe, leaves_of
 from planner.spec import (
+    LEARNED_ROWS,
     Argument,
     Bound,
     Call,
@@ -57,11 +63,19 @@ from planner.spec import (
 _OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
 """Operators that draw random numbers of a size, and those that draw them in the shape of another value."""
 
+_RANGES = ("arange.default", "arange.start")
+"""Operators that count, from 0 where they count the vertices."""
+
 _OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
 _PRODUCTS = ("mm.default", "matmul.default")
 """Operators that multiply matrices."""
+
+
+@dataclass(frozen=True)
+class _VertexNumbers(Unusable):
+    """The numbers 0, 1, ... of all vertices, by which learned rows may be looked up."""
 
 
 class Transcript(StatisticsWriter):
@@ -80,6 +94,7 @@ class Transcript(StatisticsWriter):
         self._inputs = list(recording.inputs)
         self._shared: set[Node] = set()  # nodes whose memory another node shares
         self._bounds: list[Bound] = []
+        self._learned: set[str] = set()  # rows of parameters that have one for each vertex
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
         self._number_of_groups = recording.groups
@@ -109,25 +124,35 @@ class Transcript(StatisticsWriter):
             self._values[node] = Unusable(READS_EDGE_INDEX)
         elif name == "features":
             self._values[node] = self._own_features(node)
+        elif name.startswith("learned:"):
+            self._values[node] = self._learned_rows(node, name.removeprefix("learned:"))
         elif name.startswith("features:"):
             self._values[node] = self._features_of(node, int(name.removeprefix("features:")))
         else:
             self._values[node] = Ref(name)
 
-    def _own_features(self, node: Node) -> Ref:
+    def _learned_rows(self, node: Node, name: str) -> Ref:
+        kind = ValueType("vertex", self._parameters[name].shape[1:])
+        rows = self._call(node, LEARNED_ROWS, (Ref(name),), kind=kind, name=f"{name}.rows")
+        self._calls[-1] = replace(self._calls[-1], layer=name.rpartition(".")[0])
+        self._learned.add(rows.name)
+        return rows
+
+    def _own_features(self, node: Node) -> Ref | Unusable:
         """Return the features that the model sees, which are all but the number of the group."""
-        features = self._whole_features(node)
-        if self._number_of_groups is None:
+        width = self._width - (self._number_of_groups is not None)
+        features = self._features(node, self._width)
+        if self._number_of_groups is None or isinstance(features, Unusable):
             return features
-        width = self._width - 1
+        if not width:
+            return Unusable(NO_FEATURES)
         return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
 
-    def _whole_features(self, node: Node) -> Ref:
-        return self._features(node, self._width)
-
-    def _features(self, node: Node, width: int) -> Ref:
+    def _features(self, node: Node, width: int) -> Ref | Unusable:
         if "features" in self._types:
             return Ref("features")
+        if not width:
+            return Unusable(NO_FEATURES)
         kind = ValueType("vertex", (width,))
         return self._call(node, "lotan.vertex_input", ("features",), kind=kind, name="features")
 
@@ -138,12 +163,15 @@ class Transcript(StatisticsWriter):
         if not width:
             return Unusable(FOREIGN_TENSOR)
         features = self._features(node, self._vertex_types.width)
+        if isinstance(features, Unusable):
+            return features
         return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
 
     def _groups(self, node: Node) -> Ref:
         """Return the numbers of the vertices' groups, the last of their features."""
         number = ValueType("vertex", ())
-        features = self._whole_features(node)
+        features = self._features(node, self._width)
+        assert isinstance(features, Ref)  # the number of the group is one of them
         found = self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=number)
         return self._call(node, "aten.to.dtype", (found, "torch.int64"), kind=ValueType("vertex", (), "int64"))
 
@@ -180,6 +208,10 @@ class Transcript(StatisticsWriter):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
         elif name in _OF_A_SIZE:
             self._random(node, name)
+        elif name in _RANGES and self._symbols.number_of(node.meta["val"].shape[0]) is not None:
+            self._values[node] = _VertexNumbers(VERTEX_NUMBERS)
+        elif (looked_up := self._looked_up(node, name)) is not None:
+            self._values[node] = looked_up
         elif does_nothing(node, name):
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
@@ -200,6 +232,18 @@ class Transcript(StatisticsWriter):
         # An operator that writes to its input returns it, and torch.fx then uses the new node in place of the input's.
         if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
             self._shared.update({node, *node.all_input_nodes})
+
+    def _looked_up(self, node: Node, name: str) -> Ref | None:
+        """Return learned rows that a node looks up for all vertices, or None if it does something else."""
+        if name not in LOOKUPS:
+            return None
+        rows = self._values.get(cast(Node, node.args[0]))
+        if not isinstance(rows, Ref) or rows.name not in self._learned:
+            return None
+        by = self._values.get(lookup_index(node, name))
+        if isinstance(by, _VertexNumbers):
+            return rows
+        raise refusal(node, OTHER_LOOKUP)
 
     def _unread(self, node: Node) -> Unusable | None:
         """Return the first argument of a node if no call may read it. Perhaps nobody does."""
@@ -368,7 +412,11 @@ class Transcript(StatisticsWriter):
         plain = _OTHERWISE.get(name, f"{packet.removesuffix('_')}.{overload}")
         target = node.args[0] if node.args else None
         written = self._values.get(target) if isinstance(target, Node) else None
-        private = isinstance(written, Ref) and written.name not in self._parameters and written.name != "features"
+        private = (
+            isinstance(written, Ref)
+            and written.name not in self._parameters
+            and written.name not in ("features", *self._learned)
+        )
         if not private or target in self._shared or f"aten.{plain}" not in ALLOWED:
             raise refusal(
                 node, f"{packet} writes to a tensor that others share; use the form that returns a new tensor"

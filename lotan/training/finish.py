@@ -55,7 +55,8 @@ def finished(
         batches=batches,
     )
     weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
-    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes, edges_of(job.graph))
+    ids = job.graph.arrays().ids if job.evaluate.learned else None
+    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes, edges_of(job.graph), ids)
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Handle, Outcome, Pass
@@ -33,6 +34,7 @@ from planner.estimate import row_bytes
 from planner.physical import Plan
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
@@ -171,7 +173,7 @@ class LocalEngine(Engine):
 
     def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
         """Return the rows and bytes of the tensors; None for neighbourhoods, since nothing moves."""
-        if isinstance(step, CollectStep):
+        if isinstance(step, CollectStep | LearnedRowsGradientStep):
             return None
         if isinstance(step, TotalStep):
             return Extent(1, row_bytes(step.output))
@@ -195,6 +197,31 @@ class LocalEngine(Engine):
         runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
         return runs.run(step, whole, loaded.rows(step.output))
+
+    def learned_rows(self, step: LearnedRowsStep) -> Tensor:
+        """Return the rows of a parameter in the order of the graph in memory. [vertices, *shape]."""
+        loaded, rows = self._loaded, self._running.parameters[step.parameter]
+        count = loaded.rows(step.output)
+        if loaded.rows_of_graph is None:
+            return rows[:count]
+        out = self._columns.new(count, step.output.shape)
+        return torch.index_select(rows, 0, loaded.rows_of_graph[:count], out=out)
+
+    def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Handle) -> None:
+        """Hand in the gradient in the order of the parameter: a sparse tensor of the sample's rows, or all rows."""
+        loaded, given = self._loaded, self._whole(gradient)
+        parameter = self._running.parameters[step.parameter]
+        values, places = given.reshape(len(given), *parameter.shape[1:]), loaded.rows_of_graph
+        if loaded.sampled and places is not None:
+            places, order = places[: len(values)].sort()
+            found = torch.sparse_coo_tensor(
+                places[None], values[order], parameter.shape, is_coalesced=True, check_invariants=False
+            )
+        elif places is None:
+            found = values.clone()  # the memory of a column is used again
+        else:
+            found = torch.zeros_like(parameter).index_copy_(0, places[: len(values)], values)
+        self._running.commit({step.parameter: found})
 
     def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Tensor:
         """Reduce a column over all vertices. [vertices, *shape] -> [vertices, *shape], all rows in the memory of one."""
