@@ -102,7 +102,7 @@ EXAMPLES: Mapping[str, Example] = {
     "GINEConv": Example("GINEConv(MLP(6, 3), edge_dim=2)", ATTRIBUTES),
     "GMMConv": Example("GMMConv(6, 3, dim=2, kernel_size=2)", ATTRIBUTES),
     "GPSConv": Example(
-        "GPSConv(6, SAGEConv(6, 6), attn_type='performer', attn_kwargs={'head_channels': 4})",
+        "GPSConv(6, SAGEConv(6, 6), norm=None, attn_type='performer', attn_kwargs={'head_channels': 4})",
         note="with `attn_type='performer'`, and all vertices as one group",
     ),
     "GatedGraphConv": Example("GatedGraphConv(6, num_layers=2)"),

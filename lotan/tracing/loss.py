@@ -100,6 +100,9 @@ class _LossTranscript(Transcript):
     def _reduce(self, node: Node, reduction: Reduction, of: Any = None) -> None:
         raise refusal(node, f"{reduction.kind} {REDUCED}")
 
+    def _products(self, node: Node) -> Ref:
+        raise refusal(node, f"a product of rows {REDUCED}")
+
     def _write(self, node: Node, form: Form) -> None:
         if form.op in RANDOM:
             raise refusal(node, "draws random numbers, which a loss cannot; use dropout in the model")
