@@ -148,6 +148,7 @@ def test_the_column_of_groups_has_to_be_there():
     [
         (lambda h, batch: pyg.global_add_pool(h, batch, size=2)[batch], "has 2 rows.*the graph has 4"),
         (lambda h, batch: torch.nn.functional.dropout(pyg.global_add_pool(h, batch))[batch], "dropout is applied to"),
+        (lambda h, batch: pyg.global_add_pool(h, batch).gather(0, batch.view(-1, 1).expand_as(h)), r"write x\[batch\]"),
         (lambda h, batch: h[batch], "rows of vertices or edges by the number of a group"),
         (lambda h, batch: h * torch.bincount(batch)[batch].view(-1, 1), "bincount of batch"),
         (lambda h, batch: scatter(h, batch, dim=0, reduce="mul")[batch], "reduces groups by 'mul'"),
@@ -168,6 +169,14 @@ class Between(torch.nn.Module):
 
     def forward(self, h: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
         return self.function(h, batch)
+
+
+@pytest.mark.parametrize("name", ["mean", "OverAll", "SGFormerAttention"])
+def test_mini_batches_are_refused(name):
+    """They have some of the vertices only, whatever a model reduces over all of them."""
+    graph = grouped_graph(grouped=name == "mean")
+    with pytest.raises(ModelError, match="reads the rows of all vertices"):
+        assert lotan.Trainer(model_of(name), graph, engine="local", regime=lotan.MiniBatch(8, (3, 3))).job
 
 
 def test_tables_with_groups_train_as_arrays_do(tmp_path):

@@ -211,6 +211,8 @@ class EdgeMode(TorchFunctionMode):
             return self._row(x, args[1]) if is_index else self._item(x, args[1])
         dim, index = (*args[1:], *kwargs.values())[:2]
         if self._is_group(index):
+            if name == "gather":
+                raise self._tensors.refuse("gather by batch takes an index as wide as the rows; write x[batch] instead")
             if dim % x.dim():
                 raise self._tensors.refuse(ROWS_FIRST)
             return self._tensors.group_rows(x, index)
