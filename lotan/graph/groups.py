@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow.dataset import Dataset
 
 from lotan.errors import GraphError
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import fault, wrong_type
 from lotan.graph.kinds import accepts, kind_of_arrow
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 MOST_GROUPS = 65_536
 """The most groups of a graph. Each partition has a row for each of them where a model sums by group."""
