@@ -33,12 +33,11 @@ def arrays_of(data: Any) -> dict[str, Any]:
         raise GraphError(
             f"{type(data).__name__} has several types of vertices, which is not supported; give data.to_homogeneous()."
         )
-    x, edge_index = (_required(data, name) for name in ("x", "edge_index"))
-    if x.ndim == 1:
-        x = x[:, None]
+    x, edge_index = _features(data), _required(data, "edge_index")
     src, dst = edge_ends("data.edge_index", edge_index)
+    counted = "data.num_nodes is" if _attribute(data, "x") is None else "data.x has"
     for ends in (src, dst):
-        require_vertices("data.edge_index", ends, len(x), f"; expected 0 to {len(x) - 1}, as data.x has {len(x)} rows")
+        require_vertices("data.edge_index", ends, len(x), f"; expected 0 to {len(x) - 1}, as {counted} {len(x)}")
     ids, edges = _ids(data, len(x)), len(src)
     if ids is not None:
         src, dst = ids[src], ids[dst]
@@ -96,15 +95,28 @@ def _attribute(data: Any, name: str) -> Any:
     return getattr(data, name, None)
 
 
+def _features(data: Any) -> Array:
+    """Return the features [vertices, width]. Without `x`, the width is 0, and `num_nodes` says how many vertices there are."""
+    value = _attribute(data, "x")
+    if value is not None:
+        x = _array("x", value)
+        return x[:, None] if x.ndim == 1 else x
+    if not hasattr(data, "__contains__") or "num_nodes" not in data:
+        raise _lacks(
+            data, "x", "give each vertex features, such as its degree, or num_nodes for a graph without features"
+        )
+    return np.zeros((int(data.num_nodes), 0), dtype=np.float32)
+
+
 def _required(data: Any, name: str) -> Array:
     value = _attribute(data, name)
     if value is None:
-        advice = {
-            "x": "give each vertex features, such as its degree",
-            "edge_index": "load the data without the transform ToSparseTensor",
-        }[name]
-        raise GraphError(f"{type(data).__name__} has no {name}; expected a PyG Data object with one: {advice}.")
+        raise _lacks(data, name, "load the data without the transform ToSparseTensor")
     return _array(name, value)
+
+
+def _lacks(data: Any, name: str, advice: str) -> GraphError:
+    return GraphError(f"{type(data).__name__} has no {name}; expected a PyG Data object with one: {advice}.")
 
 
 def _array(name: str, value: Any) -> Array:
