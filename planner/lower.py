@@ -32,7 +32,7 @@ from planner.nodes import (
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.schedule import in_turn
-from planner.spec import CHUNK_SUM, Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
+from planner.spec import CHUNK_MAX, CHUNK_SUM, Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
@@ -303,8 +303,9 @@ def _call(node: Node, cut: Cut) -> Call:
             arguments = (cut.refs[node.x], node.kind, node.p, node.key)
             return Call(name, "lotan.random", arguments, output, layer=node.layer)
         case ChunkSum():
-            arguments = tuple(cut.refs[child] for child in node.children)
-            return Call(name, CHUNK_SUM, arguments, output, layer=node.layer)
+            rows = tuple(cut.refs[child] for child in node.children)
+            arguments = rows if node.group is None else (*rows, node.groups)
+            return Call(name, CHUNK_MAX if node.greatest else CHUNK_SUM, arguments, output, layer=node.layer)
         case Scatter():
             return Call(name, "lotan.scatter", (cut.refs[node.x], node.end, node.edges), output, layer=node.layer)
         case Aggregate():

@@ -18,7 +18,7 @@ from typing import Literal
 
 from planner.degrees import Degrees
 from planner.physical import Plan
-from planner.spec import Call, Spec
+from planner.spec import REDUCING, TRACK, Call, Spec
 from planner.statistics import Profile, Statistics
 from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
@@ -126,7 +126,7 @@ def hops(spec: Spec) -> int | str:
     """
     found: dict[str, int] = {}
     for call in spec.calls:
-        if call.op in ("lotan.total", "lotan.track"):
+        if call.op in (*REDUCING, TRACK):
             return call.layer or "the model itself"
         found[call.output] = _hops_of(call, max((found.get(name, 0) for name in call.reads), default=0))
     return found.get(spec.output, 0)

@@ -35,6 +35,7 @@ class ColumnNames:
     id: str = "id"
     src: str = "src"
     dst: str = "dst"
+    batch: str | None = None  # the numbers of the groups of vertices
     # The reading of labels in Spark, which `lotan.graph.frames.settled` finds: as classes (True) or as numbers (False).
     as_classes: bool | None = None
     as_missing: int | None = None  # the number among targets that stands for no label
@@ -74,6 +75,7 @@ class ColumnNames:
     def standard_edges(self) -> ColumnNames:
         """Return the names that the same columns of edges have in a graph's own tables; the other names are the defaults."""
         return ColumnNames(
+            batch=self.batch,
             weight=None if self.weight is None else "weight",
             edge_features=None if self.edge_features is None else "edge_attr",
             edge_type=None if self.edge_type is None else "edge_type",
@@ -94,7 +96,12 @@ class ColumnNames:
         if split == "split" and "split" not in columns:
             masks = tuple(mask if mask in columns else "" for mask in MASKS)
             split = masks if masks[0] else None
-        taken = {self.id, *((label,) if label else ()), *((split,) if isinstance(split, str) else split or ())}
+        taken = {
+            self.id,
+            self.batch,
+            *((label,) if label else ()),
+            *((split,) if isinstance(split, str) else split or ()),
+        }
         absent = self.features == "features" and "features" not in columns
         features = () if absent else _matched(self.features, columns, taken)
         return replace(self, label=label, split=split, features=features)
@@ -126,7 +133,7 @@ class ColumnNames:
 
     def of_vertices(self) -> list[str]:
         """Return the columns that are read from the vertices."""
-        labels = [self.label] if self.label else []
+        labels = [name for name in (self.label, self.batch) if name]
         return list(dict.fromkeys([self.id, *self.feature_columns, *labels, *self.split_columns]))
 
     def of_edges(self) -> list[str]:
@@ -145,13 +152,14 @@ def column_names(
     id: Any = "id",
     src: Any = "src",
     dst: Any = "dst",
+    batch: Any = None,
 ) -> ColumnNames:
     """Return the names that a user gives, see `lotan.Graph` for the arguments.
 
     Raises:
         GraphError: a name is no string.
     """
-    for name, column in (("label", label), ("weight", weight), ("edge_type", edge_type)):
+    for name, column in (("label", label), ("weight", weight), ("edge_type", edge_type), ("batch", batch)):
         if column is not None and not isinstance(column, str):
             raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
     for name, column in (("id", id), ("src", src), ("dst", dst)):
@@ -169,6 +177,7 @@ def column_names(
         id,
         src,
         dst,
+        batch,
     )
 
 

@@ -64,10 +64,18 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
     ids = _ids(table, "vertices", names.id)
     return VertexColumns(
         ids=ids,
-        features=_features(table, ids, names.feature_columns),
+        features=_with_groups(table, ids, names),
         label=_label(table, ids, names.label),
         split=_split(table, ids, names),
     )
+
+
+def _with_groups(table: pa.Table, ids: Ids, names: ColumnNames) -> Floats:
+    """Return the features, with the numbers of groups as the last of them if the graph has groups."""
+    features = _features(table, ids, names.feature_columns)
+    if names.batch is None:
+        return features
+    return np.concatenate([features, _numbers(table, "vertices", names.batch, ids)[:, np.newaxis]], axis=1)
 
 
 def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids, sources: Ids | None = None) -> EdgeColumns:

@@ -15,13 +15,13 @@ from lotan.engines.blocks.sizes import check_partitions
 from lotan.engines.choice import (
     ENGINES,
     EngineChoice,
+    check_able,
     check_edge_data,
-    check_reversed,
     choose_engine,
     idle_settings,
-    lacks_reversed,
     limit_notes,
     slow_choice,
+    unable,
 )
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError, ModelError
@@ -143,6 +143,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     classes = LossSpec(task, outputs, normalizer=1.0).classes
     report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
     check_statistics(train, report.vertices)
+    check_variances_of_types(train, graph)
     loss = loss_of(graph, task, outputs, config)
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
@@ -286,9 +287,9 @@ def plan_for(
     if train.learned:
         engine = EngineChoice("local", "learned rows run on it")
     else:
-        engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_reversed(name, plans[name]))
+        engine = choose_engine(config, graph, needs, seconds, lambda name: unable(name, plans[name]))
     check_edge_data(engine, train)
-    check_reversed(engine, plans[engine.name])
+    check_able(engine, plans[engine.name])
     if limit.bytes is not None:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
@@ -363,6 +364,10 @@ def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
     if graph.vertex_types is not None:
         return graph.vertex_types.width  # the model knows the width of each type
+    if graph.groups is not None:
+        return (
+            graph.estimate().width or graph.statistics.width
+        )  # the number of the group is one of the features, of which the model does not know
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
@@ -390,7 +395,7 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
     given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
-    given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph)}
+    given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph), "groups": graph.groups}
     return trace(model, width, training=True, **given), trace(model, width, training=False, **given)
 
 
@@ -412,6 +417,21 @@ def check_statistics(train: Spec, vertices: int) -> None:
         raise ModelError(
             f"layer {names}: normalises by the variance of all vertices, but the graph has {vertices}; training needs at least 2"
         )
+
+
+def check_variances_of_types(train: Spec, graph: Graph) -> None:
+    """Check that there are enough vertices of each type for the variances that the model takes over them.
+
+    Raises:
+        ModelError: If a type has one vertex. It names the layer and the type.
+    """
+    types = graph.vertex_types
+    for number, layer in train.varied:
+        if types is not None and graph.vertices_of_type(number) < 2:
+            raise ModelError(
+                f"layer {layer!r}: normalises by the variance of the vertices of type {types.names[number]!r}, of which the "
+                "graph has 1; training needs at least 2"
+            )
 
 
 def model_outputs(spec: Spec) -> int:

@@ -143,6 +143,8 @@ class TrainedModel:
         """Check that the model can read a graph."""
         if graph.vertex_types != self.spec.vertex_types:
             raise GraphError(_other_types(self.spec.vertex_types, graph.vertex_types))
+        if graph.groups != self.spec.groups:
+            raise GraphError(_other_groups(self.spec.groups, graph.groups))
         reads, types = edge_demands(self.spec)
         check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, self.spec.bounds)
 
@@ -191,6 +193,10 @@ class TrainedModel:
             raise ModelError(
                 "explain_vertex explains graphs of one type of vertices; this model was trained on several"
             )
+        if self.spec.groups is not None:
+            raise ModelError(
+                "explain_vertex explains graphs without groups; this model was trained with a column batch"
+            )
         from lotan.results.vertex_explanation import explain_vertex
 
         self._check(graph)
@@ -211,6 +217,13 @@ class TrainedModel:
             write_ids(directory / IDS, self.ids)
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def _other_groups(trained: int | None, given: int | None) -> str:
+    """Return the error for a graph whose groups of vertices are not as many as those of training."""
+    if trained is None:
+        return "The model was trained on a graph without groups, and this one has a column batch; make the graph without it."
+    return f"The graph of training had {trained:,} groups of vertices, and this one has {given or 'no column batch'}."
 
 
 def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:

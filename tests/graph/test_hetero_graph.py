@@ -161,3 +161,22 @@ def test_labels_in_two_types_are_told_apart_by_name() -> None:
 def test_no_tables_by_type() -> None:
     with pytest.raises(GraphError, match=r"Expected tables by type: HeteroGraph\(\{"):
         lotan.HeteroGraph(PAPERS.to_numpy(), WRITES.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (
+            torch.tensor([[0.0], [1.0]]),
+            r"edge_index: is float32 of shape \[2, 1\]; expected integers of shape \[2, num_edges\]",
+        ),
+        (torch.zeros(3, 4, dtype=torch.long), r"edge_index: is int64 of shape \[3, 4\]"),
+        (torch.zeros(4, dtype=torch.long), r"edge_index: is int64 of shape \[4\]"),
+        (torch.tensor([[0], [99]]), "edge_index: names vertex 99 of type 'paper'; expected 0 to 19"),
+    ],
+)
+def test_edges_of_another_type_or_shape_are_refused(index: torch.Tensor, words: str) -> None:
+    data = messy_data()
+    data["author", "writes", "paper"].edge_index = index
+    with pytest.raises(GraphError, match=words):
+        lotan.HeteroGraph.from_pyg(data)

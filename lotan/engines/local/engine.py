@@ -252,11 +252,12 @@ class LocalEngine(Engine):
         chunks = self._loaded.chunks
         scale = None if step.scale is None else columns[step.scale].reshape(-1, 1)
         column = self._whole(columns[step.input])
-        row = (
-            reduced(sum_of_rows([column]), step.kind, chunks.rows)
-            if step.of_chunks
-            else total(column, step.kind, chunks, self._crew, scale)
-        )
+        if step.kind == "max":
+            row = column.amax(0)  # of parts, one for each chunk
+        elif step.of_chunks:
+            row = reduced(sum_of_rows([column]), step.kind, chunks.rows)
+        else:
+            row = total(column, step.kind, chunks, self._crew, scale)
         return self._settled(row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape))
 
     def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Handle]) -> Tensor:
