@@ -20,6 +20,7 @@ from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 from planner.steps.total import TotalGradientStep, TotalStep
 from planner.traits import EngineTraits
@@ -181,6 +182,14 @@ class Engine(Observed, ABC):
         """
         raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
+    def score(self, step: ScoreStep, rows: Handle) -> Handle:
+        """Score pairs of the model's output rows, and return the gradient of the rows. See `planner.steps.score`.
+
+        Raises:
+            EngineError: If the engine scores no pairs, or was given none.
+        """
+        raise EngineError(f"the {self.traits.name} engine scores no pairs of vertices: take engine 'local'")
+
     @abstractmethod
     def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Handle:
         """Reduce a column over all vertices, and give every vertex the result; `columns` has all columns that it reads."""
@@ -298,6 +307,8 @@ class _Walk:
                 self.held[step.output] = engine.collect(step, [self.get(name) for name in step.columns])
             case GatherStep():
                 self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
+            case ScoreStep():
+                self.held[step.output.name] = engine.score(step, self.get(step.input))
             case EdgeStep():
                 self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in step.reads})
             case PipeStep():
