@@ -46,6 +46,9 @@ class EdgeColumns:
     edge_attr: Attributes | None = None  # [edges, width]
     edge_type: Types | None = None  # [edges]
     flat: bool = False  # True if attributes were given as one number for each edge, [edges]
+    # what link tasks read: -1 = none, else the position in planner.spec.SPLITS, int8 [edges]
+    split: npt.NDArray[np.int8] | None = None
+    relation: npt.NDArray[Any] | None = None  # [edges], int64, or object holding str
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ class Graph(GraphContent):
         src: the name of the edges' column of sources (default: "src", or "source" if that is there).
         dst: the name of the edges' column of destinations (default: "dst", or "target" if that is there).
 
+    For link tasks the edges may also have the columns `split` and `relation`, see `lotan.LinkPrediction`.
+
     Raises:
         GraphError: vertices or edges are no table, or a name is no string.
         ConfigurationError: `undirected` is neither True nor False.
@@ -228,6 +230,8 @@ class Graph(GraphContent):
         edge_attr: npt.NDArray[np.generic] | None = None,
         edge_type: npt.NDArray[np.generic] | None = None,
         edge_index: npt.NDArray[np.generic] | None = None,
+        edge_split: npt.NDArray[np.generic] | None = None,
+        relation: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
@@ -245,6 +249,8 @@ class Graph(GraphContent):
             edge_attr: attributes of the edges, numbers [edges, width] or [edges]; None for none (default: None).
             edge_type: types of the edges, integers [edges] from 0; None for none (default: None).
             edge_index: the edges, integers [2, edges], in place of `src` and `dst` (default: None).
+            edge_split: the split of each edge, for link tasks: as `split`, but [edges] (default: None).
+            relation: the relation of each edge, for link tasks: integers or strings [edges] (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -256,6 +262,7 @@ class Graph(GraphContent):
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
+        given |= {"edge_split": edge_split, "relation": relation}
         return cls._of(sources.of_columns(*columns_of(given)), undirected)
 
     @classmethod

@@ -41,6 +41,18 @@ class Source:
     tables: tuple[DataFrame, DataFrame] | None = None
     notes: tuple[str, ...] = ()  # remarks on what was given and is not read
     types: GivenTypes | None = None  # those of vertices, if there are several
+    # as `load`, with the splits and relations of edges; None: `load` reads them, or they are in files or in Spark
+    load_linked: Callable[[], tuple[VertexColumns, EdgeColumns]] | None = None
+
+    def read_linked(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Read as `read` does, with the splits and relations of edges if they are there.
+
+        Raises:
+            GraphError: as `read`.
+        """
+        if self.files is not None:
+            return self.files.read(self.names.with_links())
+        return self.read() if self.load_linked is None else self.load_linked()
 
     def read(self) -> tuple[VertexColumns, EdgeColumns]:
         """Read the vertices and edges of a graph outside Spark, in this process.
@@ -64,7 +76,15 @@ class Source:
                 "A graph in Spark cannot be pickled, as its tables belong to a session. Save it by graph.save(path), "
                 "and read it by lotan.Graph.read(path)."
             )
-        return _restored, (self.names, None if self.load is None else self.load(), self.files, self.notes, self.types)
+        columns = None if self.load is None else self._all()
+        return _restored, (self.names, columns, self.files, self.notes, self.types)
+
+    def _all(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Read what is in this process, with splits and relations of edges unless they are something else by these names."""
+        try:
+            return self.read_linked()
+        except GraphError:
+            return self.read()
 
 
 def of_columns(vertices: VertexColumns, edges: EdgeColumns, notes: tuple[str, ...] = ()) -> Source:
@@ -95,7 +115,13 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
     notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:
-        return Source(names, load=lambda: _load(vertices, edges, names), notes=notes)
+        linked = names.with_links()
+        return Source(
+            names,
+            load=lambda: _load(vertices, edges, names),
+            notes=notes,
+            load_linked=lambda: _load(vertices, edges, linked),
+        )
     spark = (vertices if forms[0] == "spark" else edges).sparkSession
     from lotan.graph import spark_tables
 
