@@ -229,6 +229,17 @@ def positions_of(ids: Ids, ends: Ids) -> Positions:
     return result
 
 
+def runs(first: Positions, lengths: Positions) -> Positions:
+    """Return the numbers first, first + 1, ... of each run, one run after the other.
+
+    >>> runs(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist()
+    [5, 6, 9, 10, 11]
+    """
+    ends = lengths.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
+
+
 def _add_reverses(src: Positions, dst: Positions, vertices: int) -> tuple[Positions, Positions, Positions]:
     """Add (dst, src) for every edge whose reverse is not in the graph yet.
 

@@ -18,11 +18,12 @@ from lotan.files import expanded
 from lotan.graph import files, sources, typed_folders
 from lotan.graph.arrays import GraphArrays, as_given
 from lotan.graph.built_in import BUILT_IN
-from lotan.graph.column_names import column_names
+from lotan.graph.column_names import ColumnNames, column_names
 from lotan.graph.content import GraphContent
 from lotan.graph.description import description
 from lotan.graph.given_arrays import columns_of
 from lotan.graph.given_labels import settle
+from lotan.graph.given_types import GivenTypes
 from lotan.graph.labels import (
     ClassWeights,
     LabelStatistics,
@@ -326,10 +327,22 @@ class Graph(GraphContent):
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
-        names = self._source.names.standard_edges()
-        source = Source(names, load=lambda: as_given(changed), types=self._source.types)
-        graph = Graph._of(source, undirected=False)  # reverses are among the edges
-        graph.__dict__["_arrays"] = changed
+        return Graph.of_arrays(changed, self._source.names.standard_edges(), self._source.types)
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: GraphArrays, names: ColumnNames | None = None, types: GivenTypes | None = None
+    ) -> Graph:
+        """Return the graph of arrays that were made already, with reverses among their edges. The arrays are not copied.
+
+        Args:
+            arrays: sorted arrays, as `arrays()` returns them.
+            names: the names of the columns that they were read from, for words; None for the defaults (default: None).
+            types: the types of the vertices, if there are several (default: None).
+        """
+        source = Source(names or ColumnNames(), load=lambda: as_given(arrays), types=types)
+        graph = Graph._of(source, undirected=False)
+        graph.__dict__["_arrays"] = arrays
         return graph
 
     def for_task(self, task: Task | None) -> Graph:

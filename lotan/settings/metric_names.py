@@ -21,7 +21,7 @@ FURTHER: Mapping[Task, tuple[str, ...]] = {
     "classification": ("roc_auc", "average_precision", "f1"),
     "multilabel": ("roc_auc", "average_precision", "f1"),
     "regression": (),
-    "link": (),
+    "link": ("auc",),
 }
 """The metrics that are computed if they are asked for. "f1" stands for the F1 of each class: f1_0, f1_1 and so on."""
 

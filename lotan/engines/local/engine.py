@@ -127,6 +127,11 @@ class LocalEngine(Engine):
         rows, order = self._whole(handle), self._loaded.order
         return rows if order is None else rows[torch.from_numpy(order.places)]
 
+    def placed(self, rows: Tensor) -> Tensor:
+        """Return rows in the graph's own order in the order of this engine's columns: the inverse of `rows_of`."""
+        order = self._loaded.order
+        return rows if order is None else rows[torch.from_numpy(order.rows)]
+
     def read(self, handle: Tensor) -> pd.DataFrame:
         """Return a column with the vertices' ids."""
         rows, order = handle.reshape(handle.shape[0], -1).numpy(), self._loaded.order  # [vertices, width]
