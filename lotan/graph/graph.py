@@ -330,9 +330,7 @@ class Graph(GraphContent):
         return Graph.of_arrays(changed, self._source.names.standard_edges(), self._source.types)
 
     @classmethod
-    def of_arrays(
-        cls, arrays: GraphArrays, names: ColumnNames | None = None, types: GivenTypes | None = None
-    ) -> Graph:
+    def of_arrays(cls, arrays: GraphArrays, names: ColumnNames | None = None, types: GivenTypes | None = None) -> Graph:
         """Return the graph of arrays that were made already, with reverses among their edges. The arrays are not copied.
 
         Args:

@@ -170,8 +170,13 @@ def link_graph(graph: Graph, task: LinkPrediction) -> LinkGraph:
     return _with_messages(vertices, edges, links, graph.undirected)
 
 
-def links_for_prediction(graph: Graph) -> Graph:
-    """Return the graph along which messages pass when a trained model predicts: its links of training, or all if no split is given.
+def links_for_prediction(graph: Graph, fractions: tuple[float, float] | None = None, seed: int = 0) -> Graph:
+    """Return the graph along which messages pass when a trained model predicts: its links of training, as in training.
+
+    Args:
+        graph: The graph. If its edges have no column `split`, all of them carry messages, unless there are fractions.
+        fractions: The shares of validation and test that a hash drew in training; None: none.
+        seed: The seed of that hash.
 
     Raises:
         GraphError: If the graph has several types of vertices.
@@ -179,8 +184,26 @@ def links_for_prediction(graph: Graph) -> Graph:
     vertices, edges = _columns(graph)
     ids = np.sort(vertices.ids, kind="stable")
     links = _links(ids, edges, graph.undirected)
-    split = np.zeros(len(links), dtype=np.int8) if edges.split is None else edges.split
+    drawn = drawn_splits(links, vertex_keys(ids), LinkPrediction(fractions=fractions or (0.0, 0.0), seed=seed))
+    split = drawn if edges.split is None else edges.split
     return _with_messages(vertices, edges, replace(links, split=split), graph.undirected).graph
+
+
+def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:
+    """Return all links of a graph, with relations numbered as in training. Links of other relations are left out.
+
+    Args:
+        graph: The graph.
+        names: The relations of training; empty: links had none.
+    """
+    vertices, edges = _columns(graph)
+    links = _links(np.sort(vertices.ids, kind="stable"), edges, graph.undirected)
+    if not names:
+        return replace(links, relation=None, names=())
+    numbers = {name: number for number, name in enumerate(names)}
+    of_names = np.array([numbers.get(name, -1) for name in links.names] or [-1], dtype=np.int64)
+    relation = of_names[links.numbers]
+    return replace(links, relation=relation, names=names)._chosen(np.flatnonzero(relation >= 0))
 
 
 def _columns(graph: Graph) -> tuple[VertexColumns, EdgeColumns]:
@@ -193,7 +216,9 @@ def _columns(graph: Graph) -> tuple[VertexColumns, EdgeColumns]:
 
 
 def _links(ids: Ids, edges: EdgeColumns, both_ways: bool) -> Links:
-    src, dst = (positions_of(ids, ends) if len(ends) else np.zeros(0, dtype=np.int64) for ends in (edges.src, edges.dst))
+    src, dst = (
+        positions_of(ids, ends) if len(ends) else np.zeros(0, dtype=np.int64) for ends in (edges.src, edges.dst)
+    )
     dangling = np.flatnonzero((src < 0) | (dst < 0))
     if len(dangling):
         raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:EXAMPLES]])

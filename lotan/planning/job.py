@@ -146,7 +146,9 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     if isinstance(config.task, LinkPrediction):
-        raise ConfigurationError("task is LinkPrediction, and models train together on labels of vertices alone; use a Trainer")
+        raise ConfigurationError(
+            "task is LinkPrediction, and models train together on labels of vertices alone; use a Trainer"
+        )
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph)
     expected = foreseen(train, evaluate, graph, config)

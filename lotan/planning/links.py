@@ -33,9 +33,7 @@ from planner.spec import LossSpec
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
-def prepare_links(
-    model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None
-) -> Job:
+def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None) -> Job:
     """Read the links, trace the encoder, make the decoder, and plan the epoch.
 
     Args:
@@ -109,5 +107,7 @@ def _notes(task: LinkPrediction, links: Links) -> tuple[str, ...]:
         found.append(f"task: decoder 'dot' does not read the {links.relations:,} relations of the links")
     missing = [split for split in ("val", "test") if not (links.of(split).split >= 0).any()]
     if missing:
-        found.append(f"edges.split: no link is of split {' or '.join(map(repr, missing))}, so there are no metrics of it")
+        found.append(
+            f"edges.split: no link is of split {' or '.join(map(repr, missing))}, so there are no metrics of it"
+        )
     return tuple(found)

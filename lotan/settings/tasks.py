@@ -83,7 +83,9 @@ class LinkPrediction:
         for item in fields(self):
             value = getattr(self, item.name)
             if not (type(value) is type(item.default) and value == item.default):
-                shown[item.name] = repr(value) if item.name != "decoder" or isinstance(value, str) else self.decoder_name
+                shown[item.name] = (
+                    repr(value) if item.name != "decoder" or isinstance(value, str) else self.decoder_name
+                )
         return f"LinkPrediction({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
