@@ -20,7 +20,8 @@ from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import TablePlaces
 from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns
 from lotan.graph.given_types import GivenTypes
-from lotan.graph.places import place_of
+from lotan.graph.places import is_uri, place_of
+from lotan.graph.triples import read_triples, triples_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,6 +182,11 @@ def of_path(
     Raises:
         GraphError: there is no such graph, or a file cannot be read.
     """
+    triples = None if is_uri(path_or_name) else triples_at(path_or_name, files.data_directories())
+    if triples is not None:
+        if given:
+            raise GraphError(f"{triples} has triples, and no columns to name: leave out {', '.join(given)}.")
+        return of_columns(*read_triples(triples))
     found = files.find(path_or_name, format)
     if isinstance(found, TablePlaces):
         return of_places(_existing(found, spark or _active()), given, spark)
@@ -259,7 +265,11 @@ def places_at(path_or_name: str | Path, format: str | None) -> TablePlaces | Non
     Raises:
         GraphError: there is no such graph.
     """
-    found = None if str(path_or_name) in BUILT_IN else files.find(path_or_name, format)
+    if str(path_or_name) in BUILT_IN or (
+        not is_uri(path_or_name) and triples_at(path_or_name, files.data_directories()) is not None
+    ):
+        return None
+    found = files.find(path_or_name, format)
     return found if isinstance(found, TablePlaces) else None
 
 
