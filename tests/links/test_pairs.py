@@ -68,26 +68,23 @@ def test_of_all_vertices_only_the_link_itself_is_no_negative():
 
 
 def by_hand(decoder, rows, found, loss: str) -> torch.Tensor:
-    """The mean term, pair by pair."""
+    """The mean term: every pair is scored by itself, and torch's losses compare the scores of each link."""
     terms = []
     for side, is_destination in ((found.destinations, True), (found.sources, False)):
-        out = left_out(side)
+        out, count = left_out(side), len(side.candidates)
+        positive = decoder(rows[found.src], found.relation, rows[found.dst])
+        ends = [one.repeat_interleave(count) for one in (found.src, found.dst)]
+        ends[is_destination] = side.candidates.repeat(len(found.src))
+        relation = None if found.relation is None else found.relation.repeat_interleave(count)
+        negative = decoder(rows[ends[0]], relation, rows[ends[1]]).view(-1, count)
         for link in range(len(found.src)):
-            relation = None if found.relation is None else found.relation[link : link + 1]
-
-            def scored(src, dst, relation=relation):
-                return decoder(rows[int(src)][None], relation, rows[int(dst)][None])[0]
-
-            positive = scored(found.src[link], found.dst[link])
-            others = [vertex for place, vertex in enumerate(side.candidates) if (link, place) not in out]
-            ends = [(found.src[link], one) if is_destination else (one, found.dst[link]) for one in others]
-            negative = torch.stack([scored(*pair) for pair in ends])
+            others = negative[link, [place for place in range(count) if (link, place) not in out]]
             if loss == "softmax":
-                terms.append(-torch.log_softmax(torch.cat([positive[None], negative]), 0)[0])
+                terms.append(-torch.log_softmax(torch.cat([positive[link : link + 1], others]), 0)[0])
             else:
                 logits = torch.nn.functional.binary_cross_entropy_with_logits
-                one, zeros = torch.ones_like(positive), torch.zeros_like(negative)
-                terms.append((logits(positive, one) + logits(negative, zeros)) / 2)
+                one, zeros = torch.ones_like(positive[link]), torch.zeros_like(others)
+                terms.append((logits(positive[link], one) + logits(others, zeros)) / 2)
     return torch.stack(terms).mean()
 
 
