@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lotan.batches.schedule import Batches
 from lotan.batches.sampler import Sample
+from lotan.batches.schedule import Batches
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph.row_keys import edge_keys
 from lotan.links.examples import LinkGraph

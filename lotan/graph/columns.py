@@ -130,7 +130,8 @@ def _relations(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[Any
     if missing.any():
         raise null_rows(column, int(missing.sum()), _row(ids, missing, None), "edges")
     if kind.base == "text":
-        return values.to_numpy(zero_copy_only=False).astype(object)
+        texts: Ids = values.to_numpy(zero_copy_only=False).astype(object)
+        return texts
     if kind.base == "decimal":
         return _whole_decimals(values, "edges", column)
     return _signed(values.to_numpy(), "edges", column, "Give the relations as strings.").astype(np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -143,7 +144,7 @@ class TransE(_OfRelations):
 
     def forward(self, src: Tensor, relation: Tensor | None, dst: Tensor) -> Tensor:
         """Return the score of each link. [links]."""
-        return -(_unit(src) + self.rows(relation) - _unit(dst)).norm(p=1.0, dim=1)
+        return -torch.linalg.vector_norm(_unit(src) + self.rows(relation) - _unit(dst), ord=1, dim=1)
 
     def destinations(self, src: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
         """Return the scores of links to the same candidates. [links, candidates]."""
@@ -175,14 +176,15 @@ class OwnDecoder(Decoder):
         Raises:
             ModelError: If the module returns anything but one number for each link.
         """
-        found = self.module(src, relation, dst)
+        found: Any = self.module(src, relation, dst)
         if not isinstance(found, Tensor) or found.shape not in ((len(src),), (len(src), 1)):
             said = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ModelError(
                 f"decoder {type(self.module).__name__} returned {said} for {len(src)} links; expected scores of shape "
                 f"({len(src)},)"
             )
-        return found.view(-1)
+        scores: Tensor = found.view(-1)
+        return scores
 
     def destinations(self, src: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
         """Return the scores of links to the same candidates. [links, candidates]."""

@@ -35,7 +35,7 @@ from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
-from lotan.settings.tasks import LinkPrediction, excludes_targets
+from lotan.settings.tasks import LinkPrediction, excludes_targets, label_task
 from lotan.tracing import few_of, takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
@@ -145,16 +145,13 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         PlanError: If the model cannot be planned, or a rule is unknown.
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
-    if isinstance(config.task, LinkPrediction):
-        raise ConfigurationError(
-            "task is LinkPrediction, and models train together on labels of vertices alone; use a Trainer"
-        )
+    asked = label_task(config.task)
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
-    graph = graph.for_task(config.task)
-    outputs, task = model_outputs(evaluate), config.task or graph.labels.task
+    graph = graph.for_task(asked)
+    outputs, task = model_outputs(evaluate), asked or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
     report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)

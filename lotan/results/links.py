@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedDecoder:
-    """What scores the rows of a trained model."""
+    """The decoder of a trained model, as data: it scores the rows that the model makes."""
 
     name: str  # one of `lotan.settings.tasks.DECODERS`, or the class of the user's own
     width: int  # the number of outputs of the model
@@ -75,10 +75,8 @@ class TrainedDecoder:
             raise ValueError(
                 f"its decoder is {name!r} of width {width!r}, and one of {', '.join(DECODERS)} was expected"
             )
-        fractions = LinkPrediction(fractions=content.get("fractions")).fractions
-        found = cls(
-            name, width, tuple(relations), fractions and (fractions[0], fractions[1]), int(content.get("seed", 0))
-        )
+        given = LinkPrediction(fractions=content.get("fractions"), seed=content.get("seed", 0))
+        found = cls(name, width, tuple(relations), given.shares, given.seed)
         try:
             found.decoder(weights)
         except (RuntimeError, ModelError) as error:
@@ -152,7 +150,8 @@ def scored(decoder: Decoder, rows: torch.Tensor, asked: Asked) -> pd.DataFrame:
     """Return the given pairs with their scores."""
     import pandas as pd
 
-    scores = scores_of(decoder, rows, *asked.ends, asked.relation)
+    src, dst = asked.ends
+    scores = scores_of(decoder, rows, src, dst, asked.relation)
     return pd.DataFrame({**asked.columns, "score": scores.numpy()})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lotan.arguments import described, require_count, require_flag, require_number, wrong
 from lotan.errors import ConfigurationError
+from planner.spec import Task
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +32,8 @@ class LinkPrediction:
 
     Args:
         decoder: "dot" (s · d), "distmult" (Yang et al. 2015), "complex" (Trouillon et al. 2016) or "transe" (Bordes et al.
-            2013), as in `torch_geometric.nn.kge`; or a `torch.nn.Module` called with the rows of sources [links, width], the
-            numbers of relations [links] or None, and the rows of destinations [links, width], which returns scores [links].
+            2013), as in `torch_geometric.nn.kge`. Or a `torch.nn.Module` that returns scores [links]. It is called with the
+            rows of sources [links, width], the numbers of relations [links] or None, and the rows of destinations.
         negatives: The number of destinations, and of sources, that are drawn for a mini-batch, or in full batch for each
             1,024 links. Its links share them. "all" takes every vertex.
         loss: "softmax": cross-entropy of the link among its negatives. "bce": binary cross-entropy, in which a link weighs
@@ -89,6 +90,11 @@ class LinkPrediction:
         return f"LinkPrediction({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
+    def shares(self) -> tuple[float, float] | None:
+        """The fractions of validation and test, or None."""
+        return None if self.fractions is None else (self.fractions[0], self.fractions[1])
+
+    @property
     def decoder_name(self) -> str:
         """The name of the decoder, or of the class of the user's own."""
         return self.decoder if isinstance(self.decoder, str) else type(self.decoder).__name__
@@ -121,6 +127,19 @@ def _fractions(given: object) -> tuple[float, float] | None:
 def excludes_targets(task: LinkPrediction) -> bool:
     """Return True if the links of a mini-batch are left out of its messages."""
     return task.exclude_targets is not False
+
+
+def label_task(task: Task | LinkPrediction | None) -> Task | None:
+    """Return a task that predicts labels, for models that train together.
+
+    Raises:
+        ConfigurationError: If it is a link task.
+    """
+    if isinstance(task, LinkPrediction):
+        raise ConfigurationError(
+            "task is LinkPrediction, and models train together on labels of vertices alone; use a Trainer"
+        )
+    return task
 
 
 def as_link_task(task: object) -> LinkPrediction | None:

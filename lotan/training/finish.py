@@ -65,11 +65,11 @@ def finished(
 
 
 def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:
-    assert isinstance(config.task, LinkPrediction) and job.linked is not None  # it is a link task
+    assert isinstance(config.task, LinkPrediction)
+    assert job.linked is not None
     own = deepcopy(decoder).requires_grad_(False) if isinstance(decoder, OwnDecoder) else None
     task = config.task
-    fractions = None if task.fractions is None else (task.fractions[0], task.fractions[1])
-    return TrainedDecoder(task.decoder_name, job.loss.outputs, job.linked.links.names, fractions, task.seed, own)
+    return TrainedDecoder(task.decoder_name, job.loss.outputs, job.linked.links.names, task.shares, task.seed, own)
 
 
 def remember_epochs(job: Job, config: TrainerConfig, epochs: Sequence[Mapping[str, Any]]) -> None:

@@ -38,7 +38,8 @@ class LinkPasses(Passes):
         self, engine: LocalEngine, learner: Learner, task: LinkPrediction, batches: LinkBatches | None = None
     ) -> None:
         super().__init__(engine, learner.job.plan, [learner])
-        assert learner.job.linked is not None and learner.job.decoder is not None  # it is a link task
+        assert learner.job.linked is not None
+        assert learner.job.decoder is not None
         self._local, self._task, self.batches = engine, task, batches
         self._links, self._decoder = learner.job.linked.links, learner.job.decoder
         self._negatives = Negatives(self._links, task) if batches is None else batches.negatives

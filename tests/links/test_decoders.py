@@ -70,7 +70,7 @@ def test_links_without_relations_have_one_row():
 
 
 def test_an_odd_width_cannot_be_complex():
-    with pytest.raises(ModelError, match="halves each row .* have 5 numbers; .* an even number"):
+    with pytest.raises(ModelError, match=r"halves each row .* have 5 numbers; .* an even number"):
         make_decoder(lotan.LinkPrediction(decoder="complex"), 5, 2, 0)
 
 

@@ -113,7 +113,8 @@ def test_a_batch_among_its_own_rows_has_the_same_loss():
     whole = drawn.pairs(np.arange(9), 1, 0)
     own = whole.ends
     rows, decoder = torch.randn(40, WIDTH), make_decoder(lotan.LinkPrediction(decoder="distmult"), WIDTH, 3, 0)
-    assert len(own) == len(set(own.tolist())) and (np.diff(own) > 0).all()
+    assert len(own) == len(set(own.tolist()))
+    assert (np.diff(own) > 0).all()
     one = score(decoder, rows, [whole], 9, "softmax")
     other = score(decoder, rows[torch.from_numpy(own)], [whole.among(own)], 9, "softmax")
     assert one.loss == pytest.approx(other.loss, rel=1e-6)
@@ -129,4 +130,5 @@ def test_a_link_all_of_whose_negatives_are_left_out_adds_nothing():
     )
     rows = torch.randn(2, 3)
     found = score(make_decoder(lotan.LinkPrediction(), 3, 1, 0), rows, [drawn.pairs(np.arange(2), 1, 0)], 2, "softmax")
-    assert torch.isfinite(found.rows).all() and np.isfinite(found.loss)
+    assert torch.isfinite(found.rows).all()
+    assert np.isfinite(found.loss)

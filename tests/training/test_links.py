@@ -116,7 +116,8 @@ def test_sums_that_are_computed_once_do_not_show_the_links_of_a_batch() -> None:
         ).job
         for one in (None, False)
     )
-    assert hidden.batch.plan.hoisted == () and shown.batch.plan.hoisted != ()
+    assert hidden.batch.plan.hoisted == ()
+    assert shown.batch.plan.hoisted != ()
 
 
 class Mixed(torch.nn.Module):
@@ -151,7 +152,8 @@ def test_two_runs_are_bit_identical_and_a_resumed_one_too(regime: Any, tmp_path)
     assert figures(whole)[2:] == figures(resumed)[2:]
     assert whole.metrics == resumed.metrics
     for name, tensor in whole.model.weights.items():
-        assert torch.equal(tensor, again.model.weights[name]) and torch.equal(tensor, resumed.model.weights[name])
+        assert torch.equal(tensor, again.model.weights[name])
+        assert torch.equal(tensor, resumed.model.weights[name])
     with pytest.raises(CheckpointError, match="links"):
         trained(4, decoder="distmult", checkpoint_dir=tmp_path, resume=True)
 
@@ -166,7 +168,8 @@ def test_patience_follows_the_mean_reciprocal_rank() -> None:
         patience=3,
         epochs=20,
     )
-    assert len(found.history) == 4 and found.best_epoch == 1
+    assert len(found.history) == 4
+    assert found.best_epoch == 1
     assert set(found.metrics) == {"val", "test"}
     json.dumps(found.report)
     assert found.report["task"] == "link"
@@ -199,7 +202,8 @@ def test_scores_ranks_and_saved_models(tmp_path) -> None:
     assert best["rank"].tolist() == list(range(1, 41))
     src, dst, relation = named["src"][0], named["dst"][0], named["relation"][0]
     open_ones = run.rank({"src": [src], "relation": [relation]}, k=40, exclude_known=True)
-    assert dst not in open_ones["dst"].tolist() and len(open_ones) < 40
+    assert dst not in open_ones["dst"].tolist()
+    assert len(open_ones) < 40
     run.save(tmp_path / "model")
     loaded = lotan.load(tmp_path / "model")
     assert loaded.predict_links(given, pairs).equals(found)
@@ -317,6 +321,11 @@ def test_arguments_of_the_task_are_checked(name: str) -> None:
 
 def test_models_that_train_together_have_labels() -> None:
     member = lotan.Member(encoder(), lotan.Adam(lr=0.01))
-    with pytest.raises(ConfigurationError, match="models train together on labels of vertices alone"):
-        with lotan.ModelBatch(graph(0), [member], task="link", progress=False) as batch:
-            batch.train()
+    together = "models train together on labels of vertices alone"
+    with (
+        pytest.raises(ConfigurationError, match=together),
+        lotan.ModelBatch(graph(0), [member], task="link", progress=False) as batch,
+    ):
+        batch.train()
+    with pytest.raises(ConfigurationError, match=together):
+        lotan.tune(graph(0), {"model": {"hidden": [4, 8]}}, task="link")
