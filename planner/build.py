@@ -29,6 +29,7 @@ from planner.spec import (
     AGGREGATES,
     DISTRIBUTIONS,
     DROPOUT,
+    LEARNED_ROWS,
     PRODUCTS,
     STATIC_COLUMNS,
     TIMES_TOTAL,
@@ -45,6 +46,7 @@ from planner.spec import (
     is_static_column,
     operator_name,
 )
+from planner.steps.learned_rows import LearnedRows
 from planner.steps.total import ChunkSum, Total
 
 ELEMENTWISE = frozenset(
@@ -180,6 +182,13 @@ def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> N
     return StaticColumn(str(name), call.type)
 
 
+def _learned_rows(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    parameter = _node(call.arguments[0], values, call)
+    if not isinstance(parameter, Parameter):
+        raise PlanError(f"{call.op} ({call.where or call.layer}) reads {call.arguments[0]!r}, which is no parameter")
+    return LearnedRows(parameter.name, call.type.shape, parameter.trainable, call.layer)
+
+
 def _total(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     x, kind = call.arguments
     for known in TOTALS:
@@ -207,6 +216,7 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     "lotan.edge_weight": _edge_weight,
     EDGE_COLUMN: _edge_column,
     "lotan.vertex_input": _vertex_input,
+    LEARNED_ROWS: _learned_rows,
     TOTAL: _total,
     TOTAL_PRODUCTS: _total_products,
     TIMES_TOTAL: _row_wise,

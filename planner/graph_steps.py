@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from planner.nodes import GraphOperator, Node, Propagate
 from planner.physical import Column
 from planner.steps.edge_step import EdgeOperator
+from planner.steps.learned_rows import LearnedRows, LearnedRowsStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
 from planner.steps.total import ChunkSum, Total, TotalStep
@@ -26,6 +27,8 @@ def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
         case Total():
             scale = None if node.scale is None else names[node.scale]
             return TotalStep(names[node.x], column, node.kind, scale, isinstance(node.x, ChunkSum))
+        case LearnedRows():
+            return LearnedRowsStep(node.parameter, column, node.trainable)
         case EdgeOperator():
             return node.step(column, names)
     raise TypeError(f"{type(node).__name__} is no step of its own")  # all other operators are listed above

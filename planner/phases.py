@@ -16,6 +16,7 @@ from planner.physical import Column, Plan
 from planner.spec import LossSpec
 from planner.statistics import Statistics
 from planner.steps.edge_dropout import EdgeDropout
+from planner.steps.learned_rows import LearnedRowsGradientStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 from planner.turning import turned
@@ -110,6 +111,7 @@ def assemble(draft: Draft) -> Draft:
     # batches train by the plan of a batch, and are evaluated by another plan, on the whole graph
     trains, evaluates = draft.is_batch or draft.options.sampling is None, not draft.is_batch
     trainable = [parameter.name for stage in epoch.stages for parameter in stage.parameters if parameter.trainable]
+    trainable += [step.parameter for step in epoch.steps if isinstance(step, LearnedRowsGradientStep)]
     roots = (*[draft.train] * trains, *[draft.evaluate] * evaluates)
     columns = {column.name: column for root in roots for column in static_columns(root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))

@@ -31,6 +31,7 @@ from planner.nodes import (
 )
 from planner.spec import operator_name
 from planner.steps.edge_step import EdgeOperator
+from planner.steps.learned_rows import LearnedRows
 from planner.steps.total import ChunkSum, Total
 
 WIDTH = 100  # columns of a line
@@ -136,6 +137,8 @@ def _fields(node: Node) -> list[str]:
             return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
         case Total():
             return [node.kind, "all vertices", *["scaled"] * (node.scale is not None), *_layer(node.layer)]
+        case LearnedRows():
+            return [node.parameter]
         case ChunkSum():
             return ["products" if node.y is not None else "rows", *_layer(node.layer)]
         case EdgeOperator():

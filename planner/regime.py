@@ -20,7 +20,9 @@ from planner.degrees import Degrees
 from planner.physical import Plan
 from planner.spec import Call, Spec
 from planner.statistics import Profile, Statistics
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 
 Fanout = int | Literal["all"]
@@ -115,6 +117,8 @@ def hops_of_plan(plan: Plan) -> int | None:
 
 
 def _is_row_wise(plan: Plan, step: Step) -> bool:
+    if isinstance(step, LearnedRowsStep | LearnedRowsGradientStep | ScoreStep):
+        return True
     return isinstance(step, PipeStep) and not plan.stage(step.stage).edge_sets
 
 

@@ -14,6 +14,7 @@ Graph operators and their arguments:
     lotan.edge_column(name, edges)      the attributes or the type of each edge, or whether it is a self-loop: see
                                         `planner.edge_columns`
     lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
+    lotan.learned_rows(parameter)       the rows of a parameter that has one for each vertex
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.total_products(x, y)          vertex rows -> vertex rows, all alike: the sum over all vertices of x[v] y[v]^T
     lotan.times_total(x, m)             x[v] m, for rows m [k, n] that are all alike
@@ -50,12 +51,13 @@ tables have no order. "reversed" and "reversed_self_loops" have the edges of the
 "graph:3" and "self_loops:3" are the same of the edges of type 3 alone.
 """
 
-Ability = Literal["edge_columns", "edge_data", "extremes", "reversed_edges", "sparse_rows"]
+Ability = Literal["edge_columns", "edge_data", "extremes", "learned_rows", "reversed_edges", "sparse_rows"]
 """An ability that some Graph Engines lack.
 
 "edge_columns": hold values of edges and compute with them. "edge_data": give the columns of `planner.edge_columns` to
 stages.
 "extremes": take a maximum or minimum over in-edges.
+"learned_rows": read a parameter that has a row for each vertex as a column, and hand in its gradient.
 "reversed_edges": collect along edges turned round, and normalise or compare values on them.
 "sparse_rows": give the features to stages as their non-zero numbers.
 """
@@ -183,6 +185,7 @@ DISTRIBUTIONS: Mapping[str, Distribution] = {
 """The distributions that torch's operators draw from, as a model calls them."""
 
 TOTAL, TRACK = "lotan.total", "lotan.track"
+LEARNED_ROWS = "lotan.learned_rows"
 TOTAL_PRODUCTS, TIMES_TOTAL, CHUNK_SUM = "lotan.total_products", "lotan.times_total", "lotan.chunk_sum"
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
@@ -275,7 +278,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Spec:
-    """A model traced in one mode, training or evaluation. Its only input with rows is the static column "features"."""
+    """A model traced in one mode, training or evaluation. Its inputs with rows are "features" and learned rows."""
 
     width: int  # number of features of a vertex
     parameters: tuple[ParameterSpec, ...]
@@ -291,6 +294,11 @@ class Spec:
     def totals(self) -> tuple[Call, ...]:
         """The calls that reduce rows over all vertices."""
         return tuple(call for call in self.calls if call.op == TOTAL)
+
+    @property
+    def learned(self) -> dict[str, int]:
+        """The parameters that have a row for each vertex, each with the numbers in a row."""
+        return {call.reads[0]: call.type.width for call in self.calls if call.op == LEARNED_ROWS}
 
     def without_dropout(self) -> Spec:
         """Return the same model without its dropouts. What read the output of one reads the input of that one instead."""

@@ -51,7 +51,7 @@ class BatchLoader:
         static["split"] = _only_targets(len(sample.rows), counts[0])
         keys = torch.from_numpy(self._arrays.keys).index_select(0, rows)
         sparse = {name: whole.chosen(rows) for name, whole in self._sparse.items()}
-        given = FromGraph(counts, keys, static, self._programs, sparse)
+        given = FromGraph(counts, rows, keys, static, self._programs, sparse)
         loaded = LoadedGraph(self._sampled(sample), self._plan, self._chunk_rows, given)
         for step in self._plan.train:
             if isinstance(step, PropagateStep):

@@ -18,6 +18,7 @@ from planner.physical import Plan, model_and_parameter, of_model
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.score import ScoreStep
@@ -81,7 +82,7 @@ class Pass:
 class Outcome:
     """The results of a pass, apart from columns that later steps read."""
 
-    # by parameter name, summed in the order of partitions
+    # by parameter name, summed in the order of partitions; those of learned rows are sparse tensors in a mini-batch
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
     statistics: np.ndarray | None = (
         None  # float64 [splits, k], or [models, splits, k] of a batch; see lotan.stages.metrics
@@ -189,6 +190,14 @@ class Engine(Observed, ABC):
             EngineError: If the engine scores no pairs, or was given none.
         """
         raise EngineError(f"the {self.traits.name} engine scores no pairs of vertices: take engine 'local'")
+
+    def learned_rows(self, step: LearnedRowsStep) -> Handle:
+        """Return the rows of a parameter that has one for each vertex. The engine needs the ability "learned_rows"."""
+        raise EngineError(f"the {self.traits.name} engine reads no learned rows: plan with its own abilities")
+
+    def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Handle) -> None:
+        """Hand in the gradient of learned rows, which `finish` returns with those of other parameters."""
+        raise EngineError(f"the {self.traits.name} engine reads no learned rows: plan with its own abilities")
 
     @abstractmethod
     def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Handle:
@@ -299,6 +308,10 @@ class _Walk:
         match step:
             case PropagateStep():
                 self.held[step.output.name] = engine.propagate(step, self.get(step.input))
+            case LearnedRowsStep():
+                self.held[step.output.name] = engine.learned_rows(step)
+            case LearnedRowsGradientStep():
+                engine.hand_in_rows(step, self.get(step.gradient))
             case TotalStep():
                 self.held[step.output.name] = engine.total(step, {name: self.get(name) for name in step.reads})
             case TotalGradientStep():

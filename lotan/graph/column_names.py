@@ -27,7 +27,8 @@ OTHER_ENDS = ("source", "target")
 class ColumnNames:
     """The names of a graph's columns."""
 
-    features: str | tuple[str, ...] = "features"  # one array column, several columns of numbers, or a pattern of names
+    # one array column, several columns of numbers, or a pattern of names; () for no features
+    features: str | tuple[str, ...] = "features"
     label: str | None = "label"  # a column of this default name may be absent
     split: str | tuple[str, ...] | None = "split"  # as label; or the names of three masks, "" for one that is absent
     weight: str | None = None
@@ -92,7 +93,7 @@ class ColumnNames:
     def present(self, columns: Sequence[str]) -> ColumnNames:
         """Return the names as a table of vertices has them. Calling it twice changes nothing.
 
-        Label and split are left out if they have their default names and are not there. Three masks stand in for the
+        Features, label and split are left out if they have their default names and are not there. Three masks stand in for the
         split, and a pattern of features becomes the columns that it matches.
 
         >>> names = ColumnNames(features="f_*").present(["id", "f_a", "f_b", "train_mask", "val_mask", "test_mask"])
@@ -105,7 +106,8 @@ class ColumnNames:
             masks = tuple(mask if mask in columns else "" for mask in MASKS)
             split = masks if masks[0] else None
         taken = {self.id, *((label,) if label else ()), *((split,) if isinstance(split, str) else split or ())}
-        features = _matched(self.features, columns, taken)
+        absent = self.features == "features" and "features" not in columns
+        features = () if absent else _matched(self.features, columns, taken)
         return replace(self, label=label, split=split, features=features)
 
     def present_edges(self, columns: Sequence[str]) -> ColumnNames:
@@ -170,7 +172,15 @@ def column_names(
     attributes = None if edge_features is None else _one_or_several("edge_features", edge_features)
     splits = _split_names(split)
     return ColumnNames(
-        _one_or_several("features", features), label, splits, weight, attributes, edge_type, id, src, dst
+        () if features is None else _one_or_several("features", features),
+        label,
+        splits,
+        weight,
+        attributes,
+        edge_type,
+        id,
+        src,
+        dst,
     )
 
 

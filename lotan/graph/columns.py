@@ -216,6 +216,8 @@ def _edge_types(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np
 
 
 def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...], name: str = "vertices") -> Floats:
+    if not columns:
+        return np.zeros((table.num_rows, 0), dtype=np.float32)
     first = _column(table, columns[0])
     kind = kind_of_arrow(first.type)
     if len(columns) == 1 and (kind.depth or kind.base == "vector"):

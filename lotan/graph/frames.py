@@ -253,6 +253,8 @@ def _wide(table: DataFrame, column: str) -> Column:
 
 def features_of(table: DataFrame, columns: tuple[str, ...], name: str = "vertices") -> Column:
     """Return features, or the attributes of edges, as array<float>."""
+    if not columns:
+        return F.array().cast(_FEATURES)
     kind = _kind(table, columns[0])
     if len(columns) == 1 and kind.base == "vector":
         from pyspark.ml.functions import vector_to_array

@@ -49,9 +49,11 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
         GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
     """
     held = {name: _array(name, value) for name, value in _with_ends(given).items() if value is not None}
-    for name in ("features", "src", "dst"):
+    for name in ("src", "dst"):
         if name not in held:
             raise GraphError(f"{name}: is None; expected {_EXPECTED[name][2]}.")
+    if "features" not in held:
+        held["features"] = np.zeros((_vertices(held), 0), dtype=np.float32)
     for name, array in held.items():
         _check_length(name, len(array), held)
     count = len(held["features"])
@@ -66,6 +68,21 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     of_edges = _split(held["edge_split"], "edge_split") if "edge_split" in held else None
     relation = _ids("relation", held["relation"]) if "relation" in held else None
     return vertices, EdgeColumns(src, dst, weight, attributes_of(attributes), types, flat, of_edges, relation)
+
+
+def _vertices(held: Mapping[str, Array]) -> int:
+    """Return the number of vertices of a graph without features, which other columns of vertices tell.
+
+    Raises:
+        GraphError: there are none.
+    """
+    for name in ("ids", "label", "split"):
+        if name in held:
+            return len(held[name])
+    raise GraphError(
+        f"features: is None; expected {_EXPECTED['features'][2]}. Or give ids, which tell the vertices of a graph "
+        "without features."
+    )
 
 
 def _with_ends(given: Mapping[str, Any]) -> dict[str, Any]:

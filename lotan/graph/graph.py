@@ -220,7 +220,7 @@ class Graph(GraphContent):
     @classmethod
     def from_arrays(
         cls,
-        features: npt.NDArray[np.generic],
+        features: npt.NDArray[np.generic] | None = None,
         src: npt.NDArray[np.generic] | None = None,
         dst: npt.NDArray[np.generic] | None = None,
         label: npt.NDArray[np.generic] | None = None,
@@ -237,7 +237,8 @@ class Graph(GraphContent):
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
         Args:
-            features: numbers [vertices, width]. A sparse matrix of scipy becomes dense.
+            features: numbers [vertices, width]. A sparse matrix of scipy becomes dense. None for a graph without features,
+                whose model learns rows; `ids`, `label` or `split` then tell the number of vertices (default: None).
             src: ids of the edges' sources [edges].
             dst: ids of the edges' destinations [edges].
             label: integers [vertices] (-1 for none) or strings, or floats [vertices] or [vertices, targets] (NaN for

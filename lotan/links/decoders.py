@@ -144,7 +144,8 @@ class TransE(_OfRelations):
 
     def forward(self, src: Tensor, relation: Tensor | None, dst: Tensor) -> Tensor:
         """Return the score of each link. [links]."""
-        return -torch.linalg.vector_norm(_unit(src) + self.rows(relation) - _unit(dst), ord=1, dim=1)
+        distance: Tensor = torch.linalg.vector_norm(_unit(src) + self.rows(relation) - _unit(dst), ord=1, dim=1)
+        return -distance
 
     def destinations(self, src: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
         """Return the scores of links to the same candidates. [links, candidates]."""

@@ -4,6 +4,7 @@ from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
 from lotan.nn.gat_conv import GATConv
 from lotan.nn.gcn_conv import GCNConv
 from lotan.nn.gin_conv import GINConv
+from lotan.nn.learned_features import LearnedFeatures
 from lotan.nn.linear import Linear
 from lotan.nn.message_passing import MessagePassing
 from lotan.nn.mlp import MLP
@@ -25,6 +26,7 @@ __all__ = [
     "GraphSAGE",
     "JumpingKnowledge",
     "LayerNorm",
+    "LearnedFeatures",
     "Linear",
     "MessagePassing",
     "SAGEConv",

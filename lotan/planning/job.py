@@ -30,6 +30,7 @@ from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
+from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
 from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
@@ -146,8 +147,10 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     asked = label_task(config.task)
+    draw_rows(model, graph, config)
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph)
+    config = for_learned_rows(config, train)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     graph = graph.for_task(asked)
@@ -300,7 +303,10 @@ def plan_for(
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
-    engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_reversed(name, plans[name]))
+    if train.learned:
+        engine = EngineChoice("local", "learned rows run on it")
+    else:
+        engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_reversed(name, plans[name]))
     check_edge_data(engine, train)
     check_reversed(engine, plans[engine.name])
     if limit.bytes is not None:
@@ -368,6 +374,7 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
     """Return the estimate of `foreseen` for a model of which only the shapes matter."""
     if graph.origin != "files":
         return None
+    draw_rows(model, graph, config)
     width = model_width(model, graph)
     return foreseen(*traced(model, width, graph), graph, config)
 
@@ -402,9 +409,9 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     """
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
-    few = few_of(sizes.vertices, sizes.edges)
-    train = trace(model, width, training=True, data=data, weighted=weighted, few=few, types=graph.vertex_types)
-    return train, trace(model, width, training=False, data=data, weighted=weighted, few=few, types=graph.vertex_types)
+    given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
+    given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph)}
+    return trace(model, width, training=True, **given), trace(model, width, training=False, **given)
 
 
 def takes_roots(spec: Spec) -> bool:

@@ -24,6 +24,7 @@ from lotan.planning.job import (
     traced,
     with_batches,
 )
+from lotan.planning.learned import draw_rows
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.tasks import ALL, LinkPrediction
@@ -55,6 +56,7 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
     if config.monitor == "auc" and linked.links.relation is not None:
         raise ConfigurationError("monitor is 'auc', which links with relations do not have; monitor 'mrr'")
     main_metric(config.monitor, "link")
+    draw_rows(model, linked.graph, config)
     width = model_width(model, linked.graph)
     train, evaluate = traced(model, width, linked.graph)
     outputs, (reads, types) = model_outputs(evaluate), edge_demands(train)

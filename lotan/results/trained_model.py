@@ -20,8 +20,11 @@ from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import GraphError, ModelError, StageError
 from lotan.files import DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
+from lotan.graph.arrays import Ids
+from lotan.graph.id_files import read_ids, write_ids
 from lotan.links.examples import known_links, links_for_prediction
 from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
+from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows
 from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
 from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from lotan.results.vertex_explanation import VertexExplanation
 
 FORMAT = 1
-SPEC, WEIGHTS = "model.json", "weights.pt"
+SPEC, WEIGHTS, IDS = "model.json", "weights.pt", "ids.parquet"
 _MEND = "Save it again with Run.save, or train again with --save"
 
 T = TypeVar("T")
@@ -55,13 +58,16 @@ class TrainedModel:
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels were numbers
     edges: Mapping[str, bool] = field(default_factory=dict)  # `edges_of` the graph of training; empty: not known
+    ids: Ids | None = None  # of the vertices whose learned rows are among the weights, ascending; None: there are none
     decoder: TrainedDecoder | None = None  # of a model that was trained on links; None: on labels
 
-    def predict(self, graph: Graph, **options: Any) -> Any:
+    def predict(self, graph: Graph, unseen: Unseen = "error", **options: Any) -> Any:
         """Predict every vertex of a graph, or every one of the type that has labels.
 
         Args:
             graph: A graph with features as wide as those of training. Labels and splits are not read.
+            unseen: For a model with learned rows, what vertices get that the graph of training did not have: "error", or
+                "mean" for the mean of all rows.
             options: Engine settings, as for `Trainer`.
 
         Returns:
@@ -73,22 +79,24 @@ class TrainedModel:
 
         Raises:
             ConfigurationError: If an option is unknown or unusable.
-            GraphError: If the graph cannot be read, or its features have another width.
+            GraphError: If the graph cannot be read, its features have another width, or vertices have no learned row.
             EngineError: If an engine or a worker fails.
         """
         require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
-        return self.predict_as(graph, make_config(options))
+        check_unseen(unseen)
+        return self.predict_as(graph, make_config(options), unseen)
 
-    def predict_as(self, graph: Graph, config: TrainerConfig) -> Any:
+    def predict_as(self, graph: Graph, config: TrainerConfig, unseen: Unseen = "error") -> Any:
         """Predict every vertex with settings that are made already, see `predict`."""
         spark = graph.tables()[0].sparkSession if graph.origin == "spark" else None
-        return self._with_predictions(graph, config, lambda frame: hold(frame, spark))
+        return self._with_predictions(graph, config, lambda frame: hold(frame, spark), unseen)
 
-    def write_predictions(self, graph: Graph, path: str | Path, **options: Any) -> None:
+    def write_predictions(self, graph: Graph, path: str | Path, unseen: Unseen = "error", **options: Any) -> None:
         """Predict as `predict` does, and write the rows as Parquet. The driver need not hold all rows."""
-        self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
+        check_unseen(unseen)
+        self._with_predictions(graph, make_config(options), lambda frame: write(frame, path), unseen)
 
-    def predict_links(self, graph: Graph, pairs: Any, **options: Any) -> pd.DataFrame:
+    def predict_links(self, graph: Graph, pairs: Any, unseen: Unseen = "error", **options: Any) -> pd.DataFrame:
         """Score pairs of vertices of a graph.
 
         Messages pass along the graph's links of training, or along all its edges if they have no column `split`.
@@ -97,6 +105,7 @@ class TrainedModel:
             graph: A graph with features as wide as those of training.
             pairs: A table in memory with `src` and `dst`, and `relation` if the links of training had relations: a DataFrame
                 of pandas or polars, an Arrow table, or a dict of arrays.
+            unseen: As for `predict`.
             options: Engine settings, as for `Trainer`.
 
         Returns:
@@ -109,10 +118,16 @@ class TrainedModel:
         """
         trained, messages = self._of_links(graph)
         asked = read_pairs(pairs, ("src", "dst"), messages.arrays().ids, trained.relations)
-        return scored(trained.decoder(self.weights), self._rows(messages, make_config(options)), asked)
+        return scored(trained.decoder(self.weights), self._rows(messages, make_config(options), unseen), asked)
 
     def rank(
-        self, graph: Graph, queries: Any, k: int = 10, exclude_known: bool = False, **options: Any
+        self,
+        graph: Graph,
+        queries: Any,
+        k: int = 10,
+        exclude_known: bool = False,
+        unseen: Unseen = "error",
+        **options: Any,
     ) -> pd.DataFrame:
         """Find the best destinations of sources, among all vertices of a graph.
 
@@ -121,6 +136,7 @@ class TrainedModel:
             queries: A table in memory with `src`, and `relation` if the links of training had relations.
             k: The number of destinations for each query, at most.
             exclude_known: True to leave out destinations to which the graph has a link of that relation, of any split.
+            unseen: As for `predict`.
             options: Engine settings, as for `Trainer`.
 
         Returns:
@@ -136,7 +152,7 @@ class TrainedModel:
         ids = messages.arrays().ids
         asked = read_pairs(queries, ("src",), ids, trained.relations)
         known = known_links(graph, trained.relations) if require_flag("rank", "exclude_known", exclude_known) else None
-        rows = self._rows(messages, make_config(options))
+        rows = self._rows(messages, make_config(options), unseen)
         return ranked(trained.decoder(self.weights), rows, asked, ids, k, known and known.destinations)
 
     def _of_links(self, graph: Graph) -> tuple[TrainedDecoder, Graph]:
@@ -146,22 +162,29 @@ class TrainedModel:
             raise ModelError("the model was trained on labels of vertices and scores no links; use predict")
         return self.decoder, links_for_prediction(graph, self.decoder.fractions, self.decoder.seed)
 
-    def _rows(self, graph: Graph, config: TrainerConfig) -> torch.Tensor:
+    def _rows(self, graph: Graph, config: TrainerConfig, unseen: Unseen) -> torch.Tensor:
         """Return the output rows of all vertices, in the order of the graph's arrays. [vertices, width]."""
-        return self.with_outputs(graph, config, lambda frame, _: rows_in_order(graph, hold(frame, None)))
+        check_unseen(unseen)
+        return self.with_outputs(graph, config, lambda frame, _: rows_in_order(graph, hold(frame, None)), unseen)
 
-    def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
+    def _with_predictions(
+        self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T], unseen: Unseen = "error"
+    ) -> T:
         if self.decoder is not None:
             raise ModelError(
                 "the model was trained on links, and vertices have no predictions of their own; use predict_links for scores of "
                 "pairs, or rank for the best destinations"
             )
-        return self.with_outputs(
-            graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids, self.classes, self.loss.cuts))
-        )
+
+        def found(frame: Any, ids: str) -> T:
+            return use(predictions(frame, self.loss.task, ids, self.classes, self.loss.cuts))
+
+        return self.with_outputs(graph, config, found, unseen)
 
     @spark_translated()
-    def with_outputs(self, graph: Graph, config: TrainerConfig, use: Callable[[Any, str], T]) -> T:
+    def with_outputs(
+        self, graph: Graph, config: TrainerConfig, use: Callable[[Any, str], T], unseen: Unseen = "error"
+    ) -> T:
         """Return `use(rows, type of ids)`, called while the engine is open. Until then, a Spark DataFrame is only a plan.
 
         Args:
@@ -169,25 +192,34 @@ class TrainedModel:
             config: The settings, with those of the engine.
             use: A function of a DataFrame, pandas or Spark, with `id` and `values` (the output row as an array of
                 float), and of Spark's name for the type of ids.
+            unseen: As in `predict`.
         """
+        config = for_learned_rows(config, self.spec)
         check_engine(config, graph)
         # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
             self._check(graph)
+            weights = self._weights_for(graph, unseen)
             choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
             for warning in (*idle_settings(choice.name, config, graph), *self._differences(graph)):
                 log.warning("%s", warning)
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))
             engine.load(graph, planned.plan)
-            a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
+            a_pass = Pass(epoch=0, parameters=weights, seed=config.seed)
             last = planned.plan.predict[-1]
             assert isinstance(last, PipeStep), "a model's output is the last stage's"
             output = last.outputs[0].name
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
             return use(*graph.of_task(engine.read(handle)))
+
+    def _weights_for(self, graph: Graph, unseen: Unseen = "error") -> Mapping[str, torch.Tensor]:
+        """Return the weights, with learned rows in the order of a graph's vertices."""
+        if self.ids is None:
+            return self.weights
+        return by_id(self.weights, self.spec.learned, self.ids, graph.arrays().ids, unseen)
 
     def _check(self, graph: Graph) -> None:
         """Check that the model can read a graph."""
@@ -246,16 +278,22 @@ class TrainedModel:
         from lotan.results.vertex_explanation import explain_vertex
 
         self._check(graph)
-        return explain_vertex(self.spec, self.loss, self.weights, graph, vertex, **options)
+        weights = self._weights_for(graph)  # reads the graph only if there are learned rows
+        return explain_vertex(self.spec, self.loss, weights, graph, vertex, **options)
 
     def save(self, directory: str | Path) -> None:
-        """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""
+        """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory.
+
+        For a model with learned rows, `ids.parquet` has the ids of the rows, in their order.
+        """
         directory = expanded(directory)
         content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
         content |= {"edges": dict(self.edges)} if self.edges else {}
         content |= {"classes": list(self.classes)} if self.classes else {}
         content |= {"links": self.decoder.plain()} if self.decoder is not None else {}
         directory.mkdir(parents=True, exist_ok=True)
+        if self.ids is not None:
+            write_ids(directory / IDS, self.ids)
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
 
@@ -309,9 +347,10 @@ def load(directory: str | Path) -> TrainedModel:
         _check_fit(spec, weights)
         loss = decode_loss(content["loss"])
         edges = {str(name): bool(value) for name, value in dict(content.get("edges", {})).items()}
+        ids = _ids(directory / IDS, spec) if spec.learned else None
         classes = _classes(content.get("classes", ()), loss.classes)
         decoder = TrainedDecoder.of_plain(content["links"], weights) if loss.of_pairs else None
-        return TrainedModel(spec, loss, weights, classes, edges, decoder)
+        return TrainedModel(spec, loss, weights, classes, edges, ids, decoder)
     except FileNotFoundError as error:
         raise ModelError(
             f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"
@@ -331,6 +370,15 @@ def _read_spec(path: Path) -> dict[str, Any]:
     except ValueError as error:  # the file is not JSON, or not text
         cause = error
     raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause
+
+
+def _ids(path: Path, spec: Spec) -> Ids:
+    """Return the ids of learned rows. Raises ValueError if there are not as many as rows."""
+    ids = read_ids(path)
+    for parameter in spec.parameters:
+        if parameter.name in spec.learned and parameter.shape[0] != len(ids):
+            raise ValueError(f"{IDS} has {len(ids):,} ids, and {parameter.name} has {parameter.shape[0]:,} rows")
+    return ids
 
 
 def _classes(given: Any, outputs: int) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from lotan.arguments import described, require_count
 from lotan.errors import ConfigurationError, ModelError
 from lotan.graph import Graph
 from lotan.nn.edge_index import EdgeIndex
+from lotan.planning.learned import by_id
 from lotan.results.explanation_picture import picture
 from lotan.results.neighbourhood import Neighbourhood, hops_of, neighbourhood
 from lotan.tracing.check import run_calls
@@ -49,7 +50,7 @@ class VertexExplanation:
     method: Method
     vertices: pd.DataFrame  # id, hops (from the vertex), influence of its features; the greatest influence first
     edges: pd.DataFrame  # src, dst, influence of the messages along the edge, in all layers
-    features: pd.DataFrame  # feature (its number), influence (over all vertices)
+    features: pd.DataFrame  # feature (its number; those of learned rows follow), influence (over all vertices)
 
     def __repr__(self) -> str:
         """Describe the explanation by the greatest influences."""
@@ -97,7 +98,7 @@ def explain_vertex(
     Args:
         spec: The traced model in evaluation mode.
         loss: The task.
-        weights: Parameters and buffers, by name.
+        weights: Parameters and buffers, by name, with learned rows in the order of the graph's vertices.
         graph: The graph.
         vertex: The vertex's id.
         output: The number of the output; None for the predicted class, or the greatest output.
@@ -120,6 +121,8 @@ def explain_vertex(
     _require_edges_alone(spec)
     hops = hops_of(spec)
     part = neighbourhood(graph, vertex, hops, most_edges)
+    if spec.learned:
+        weights = by_id(weights, spec.learned, graph.arrays().ids, part.graph.arrays().ids)
     run = _Output(spec, weights, part)
     values = run(run.features, run.ones)
     chosen = _chosen(values, output, loss)
@@ -156,7 +159,10 @@ class _Output:
     def __init__(self, spec: Spec, weights: Mapping[str, Tensor], part: Neighbourhood) -> None:
         arrays = part.graph.arrays()
         self._spec, self._weights, self._middle = spec, weights, part.middle
-        self.features = torch.from_numpy(arrays.features.copy())
+        # learned rows are explained as further features
+        rows = [weights[name].reshape(len(arrays.ids), -1) for name in spec.learned]
+        self.features = torch.cat([torch.from_numpy(arrays.features), *rows], dim=1)
+        self._widths = [arrays.features.shape[1], *spec.learned.values()]
         self.ones = torch.ones(len(arrays.src))
         index = torch.from_numpy(np.stack([arrays.src, arrays.dst]).astype(np.int64))
         columns = arrays.weight, arrays.edge_attr, arrays.edge_type
@@ -165,7 +171,12 @@ class _Output:
 
     def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the outputs [outputs]."""
-        rows = run_calls(self._spec, self._weights, features, self._graph, drop=False, mask=mask)
+        own, *learned = features.split(self._widths, dim=1)
+        rows_of = {
+            name: rows.reshape(-1, *self._weights[name].shape[1:])
+            for name, rows in zip(self._spec.learned, learned, strict=True)
+        }
+        rows = run_calls(self._spec, {**self._weights, **rows_of}, own, self._graph, drop=False, mask=mask)
         return rows[self._middle].reshape(-1)
 
 

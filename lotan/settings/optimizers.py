@@ -10,7 +10,7 @@ parameter, the longest one applies.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ import torch
 
 from lotan.arguments import LARGEST, described, require_flag, require_number, wrong
 from lotan.errors import ConfigurationError
+from lotan.settings.row_wise import LazyAdam, check_row_wise
 
 Overrides = Mapping[str, Mapping[str, Any]]
 
@@ -48,14 +49,18 @@ class Optimizer:
             self._check_names(group, overrides, arguments)
             self._check_values({**arguments, **overrides})
 
-    def build(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
+    def build(
+        self, parameters: Mapping[str, torch.nn.Parameter], by_row: Collection[str] = ()
+    ) -> torch.optim.Optimizer:
         """Return torch's optimizer over a model's parameters.
 
         Args:
             parameters: The trainable parameters by their qualified names.
+            by_row: The names of those with a row for each vertex that have sparse gradients: see `lotan.settings.row_wise`.
 
         Raises:
-            ConfigurationError: If `groups` names something that the model lacks, or if there are no parameters.
+            ConfigurationError: If `groups` names something that the model lacks, if there are no parameters, or if rows
+                cannot be trained by this optimizer.
         """
         if not parameters:
             raise ConfigurationError(
@@ -68,6 +73,11 @@ class Optimizer:
         for name, parameter in parameters.items():
             members.setdefault(_group_of(name, groups), {})[name] = parameter
         param_groups = [{"params": list(named.items()), **groups.get(group, {})} for group, named in members.items()]
+        rows = [name for name in parameters if name in by_row]
+        for name in rows:
+            check_row_wise(type(self).__name__, name, {**arguments, **groups.get(_group_of(name, groups), {})})
+        if rows and self.torch_class is torch.optim.Adam:
+            return LazyAdam(param_groups, **arguments)
         return self.torch_class(param_groups, **arguments)
 
     def trial(self) -> torch.optim.Optimizer:
@@ -288,7 +298,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 }
 _REFUSED = {
     "lbfgs": "it computes several losses a step, and an epoch has one",
-    "sparseadam": "it needs sparse gradients, and those of a graph's model are dense",
+    "sparseadam": "use adam, which trains learned rows in mini-batches as SparseAdam does, and other parameters as ever",
 }
 
 

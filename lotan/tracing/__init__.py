@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from lotan.nn.unwrapping import uncompiled
 from lotan.tracing.check import FEW, SAMPLE_EDGES, SAMPLE_VERTICES, check_on_few, check_trace
 from lotan.tracing.form import form_of
 from lotan.tracing.graph_columns import GraphColumns
+from lotan.tracing.learned import learned_rows, may_have_rows
 from lotan.tracing.pyg import Importer, ImporterByType
 from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
@@ -29,7 +31,7 @@ from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
 from planner.vertex_types import VertexTypes
 
-__all__ = ["few_of", "forget_traces", "takes_tensors", "trace"]
+__all__ = ["few_of", "forget_traces", "may_have_rows", "takes_tensors", "trace"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
@@ -48,6 +50,7 @@ def trace(
     weighted: bool = False,
     few: tuple[int, int] | None = None,
     types: VertexTypes | None = None,
+    vertices: int | None = None,
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -62,6 +65,8 @@ def trace(
         weighted: as there.
         few: the numbers of vertices and edges of a graph that has few of them, see `few_of`; None for other graphs.
         types: as in `GraphColumns`.
+        vertices: the number of the graph's vertices; None if it is not known. A torch.nn.Embedding of so many rows has a row
+            for each vertex.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -76,6 +81,7 @@ def trace(
     _require_float32(model)
     _require_no_hooks(model)
     form, columns = form_of(model), GraphColumns(width, data, weighted, types)
+    columns = _with_learned(columns, learned_rows(model, vertices), vertices)
     if form is None:
         return _trace(model, columns, training, few)
     key = form, columns, training, few
@@ -84,6 +90,22 @@ def trace(
             _TRACED.pop(next(iter(_TRACED)))
         _TRACED[key] = _trace(model, columns, training, few)
     return _TRACED[key]
+
+
+def _with_learned(columns: GraphColumns, learned: tuple[str, ...], vertices: int | None) -> GraphColumns:
+    """Return the columns with the model's learned rows.
+
+    Raises:
+        ModelError: the graph has several types of vertices.
+    """
+    if not learned:
+        return columns
+    if columns.types is not None:
+        raise ModelError(
+            f"{learned[0]!r} has a row for each vertex, and learned rows are for graphs of one type of vertices so far; "
+            f"this graph has the types {', '.join(columns.types.names)}"
+        )
+    return replace(columns, learned=learned, vertices=vertices)
 
 
 def forget_traces() -> None:
@@ -102,6 +124,20 @@ def few_of(vertices: int, edges: int) -> tuple[int, int] | None:
 
 
 def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> Spec:
+    """Trace a model. An embedding that only happens to have as many rows as there are vertices is an ordinary parameter."""
+    own = learned_rows(model, None)
+    if columns.learned == own:
+        return _trace_so(model, columns, training, few)
+    vertices = columns.vertices if own else None
+    try:
+        return _trace_so(model, columns, training, few)
+    except ModelError as error:
+        with suppress(ModelError):
+            return _trace_so(model, replace(columns, learned=own, vertices=vertices), training, few)
+        raise error
+
+
+def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> Spec:
     asked = wanted(model, columns)
     importer = _importer(asked, columns)
     parameters = {

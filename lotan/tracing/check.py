@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
 from lotan.stages.row_wise import DTYPES, overload
+from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
 from planner.spec import DISTRIBUTIONS, DROPOUT, TOTAL, Argument, Bound, Call, Ref, RowCount, Spec
@@ -242,13 +243,15 @@ def _differences(
     gradients: bool,
 ) -> list[str]:
     """Return in what a model and its trace differ, in words."""
+    vertices, parameters = vertices_of(spec, parameters), rows_for(parameters, spec.learned, len(sample.features))
     mine, theirs = _copies(parameters), _copies(parameters)
     graph = replace(sample, index=sample.index.clone()).graph()
     features = sample.features
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((features, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
     alike = spec.vertex_types is None  # else the rows of other types draw as well
-    with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws():
+    whole = VertexNumbers(vertices, len(features))
+    with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), whole:
         expected = torch.func.functional_call(model, theirs, arguments, keywords)
     expected = expected if importer is None else importer.output(expected, ModelError)
     torch.manual_seed(0)
@@ -360,10 +363,11 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
         other = sample.features * 1.5 + 0.25
         other[:, -1] = sample.features[:, -1]  # the types
         both = sample.behind(other, sample.index)
+    own, of_both = (rows_for(parameters, spec.learned, len(sample.features), n) for n in (0, len(other)))
     with torch.no_grad():
         totals: dict[str, Tensor] = {}
-        alone = run_calls(spec, parameters, sample.features, sample.graph(), drop=False, totals=totals)
-        together = run_calls(spec, parameters, both.features, both.graph(), drop=False, totals=totals)
+        alone = run_calls(spec, own, sample.features, sample.graph(), drop=False, totals=totals)
+        together = run_calls(spec, of_both, both.features, both.graph(), drop=False, totals=totals)
         behind = together[len(other) :]
     if not torch.allclose(alone, behind, **_TOLERANCE, equal_nan=True):
         raise ModelError(
@@ -448,7 +452,7 @@ def _graph_operator(
             return _total(call, arguments, totals)
         case "lotan.times_total":
             return cast(Tensor, torch.ops.lotan.times_total(*arguments))
-        case "lotan.track":
+        case "lotan.track" | "lotan.learned_rows":
             return cast(Tensor, arguments[0])
         case "lotan.vertex_input":
             return features if arguments[0] == "features" else graph.column(arguments[0])

@@ -68,17 +68,22 @@ class Fakes:
         self._types = given.types
         self._parts = _one_type(given) if given.types is None else _several_types(given.types)
         self._names = list(self._parts.edge_columns)
-        fixed = [self._mode.from_tensor(value, static_shapes=True) for value in parameters.values()]
         counts = [next(self._counts) for _ in self._parts.widths]
+        fixed = [
+            self._fake(torch.empty(counts[0], *value.shape[1:]).requires_grad_(value.requires_grad), 0)
+            if name in given.learned
+            else self._mode.from_tensor(value, static_shapes=True)
+            for name, value in parameters.items()
+        ]
         features = [
-            self._fake(torch.empty(count, max(1, width)), 0)
+            self._fake(torch.empty(count, width if given.types is None else max(1, width)), 0)
             for count, width in zip(counts, self._parts.widths, strict=True)
         ]
         of_sets = [self._edges(next(self._counts), given.data) for _ in self._parts.sets]
         columns = [self._fake(torch.empty(counts[at]), 0) for at in self._parts.columns.values()]
         self.inputs: list[Tensor] = [*fixed, *features, *(one for edges in of_sets for one in edges), *columns]
         self.meanings: tuple[str | None, ...] = (
-            *parameters,
+            *(f"learned:{name}" if name in given.learned else name for name in parameters),
             *(f"features:{at}" if given.types else "features" for at in range(len(features))),
             *[None] * (len(self.inputs) - len(fixed) - len(features)),
         )

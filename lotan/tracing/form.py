@@ -29,6 +29,7 @@ def _module(name: str, module: torch.nn.Module) -> Hashable | None:
     if not type(module).__module__.startswith(KNOWN) or torch.nn.utils.parametrize.is_parametrized(module):
         return None
     fields = {key: value for key, value in vars(module).items() if key not in _BY_NAME}
+    fields = {key: value for key, value in fields.items() if key not in getattr(type(module), "UNTRACED", ())}
     plain = {key: _plain(value) for key, value in fields.items()}
     return None if None in plain.values() else (name, type(module), tuple(sorted(plain.items())))
 

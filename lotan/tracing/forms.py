@@ -95,6 +95,20 @@ def canonical_form(node: Node, name: str) -> Form:
     return Form(f"aten.{name}", tuple(arguments), tuple((key, value) for key, value in keywords if value is not None))
 
 
+LOOKUPS = ("index.Tensor", "embedding.default", "index_select.default")
+"""Operators that may take whole entries of their first argument."""
+
+
+def lookup_index(node: Node, name: str) -> Any:
+    """Return the argument by which a node of `LOOKUPS` takes entries, or None if it does not take entries by one."""
+    if name == "index_select.default":
+        return node.args[2] if node.args[1] == 0 else None
+    index: Any = node.args[1]
+    if name == "embedding.default":
+        return index
+    return index[0] if len(index) == 1 else None
+
+
 def _is_lookup(node: Node, name: str) -> bool:
     """Return True if a node takes whole entries of its first argument by a vector of integers: x[index] or embedding."""
     if name == "embedding.default":

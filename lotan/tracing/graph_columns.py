@@ -17,12 +17,16 @@ class GraphColumns:
         data: the attributes and types of edges.
         weighted: if True, the edges have weights, which a forward that takes `edge_weight` is given.
         types: the types of vertices and the relations of a graph that has several; None for others.
+        learned: the names of the model's parameters that have a row for each vertex.
+        vertices: the number of these rows; None if there are none.
     """
 
     width: int
     data: EdgeData = NO_EDGE_DATA
     weighted: bool = False
     types: VertexTypes | None = None
+    learned: tuple[str, ...] = ()
+    vertices: int | None = None
 
     @property
     def of_edges(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from lotan.errors import ModelError
 from lotan.tracing.fakes import FIRST_COUNT, Fakes, Symbols, fake, other_counts
 from lotan.tracing.graph_columns import GraphColumns
+from lotan.tracing.learned import VertexNumbers
 from lotan.tracing.pyg import Importer, one_tensor
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
@@ -30,8 +31,8 @@ class Recording:
 
     Attributes:
         module: the graph of operators, and the constants that it reads.
-        inputs: the meaning of each placeholder, in order: a parameter's name, "features", "features:3" for those of a type
-            of vertices, or None for a tensor of the graph.
+        inputs: the meaning of each placeholder, in order. It is a parameter's name, or "learned:name" if it has a row for each
+            vertex; "features", or "features:3" for those of a type of vertices; or None for a tensor of the graph.
         symbols: the row counts.
         tracked: the layers with running statistics that a training step changes.
         types: the fewest types of edges that a layer tells apart, and the layer's name, or None.
@@ -70,10 +71,11 @@ def record(
     def run(*values: Tensor) -> Tensor:
         given = dict(zip(parameters, values, strict=False))
         features, graph = fakes.graph(values[len(parameters) :])
-        if importer is None:
-            return one_tensor(scope.run(given, (features, graph), {}), scope.error)
-        with importer.traced(model, features, graph, scope.error) as keywords:
-            return importer.output(scope.run(given, (), keywords), scope.error)
+        with VertexNumbers(columns.vertices, graph.num_vertices):
+            if importer is None:
+                return one_tensor(scope.run(given, (features, graph), {}), scope.error)
+            with importer.traced(model, features, graph, scope.error) as keywords:
+                return importer.output(scope.run(given, (), keywords), scope.error)
 
     module = _made(run, fakes.inputs, scope, environment)
     if importer is not None:

@@ -25,6 +25,14 @@ COUNT_AS_VALUE = (
     "uses the number of rows as a value; only tensor operators that work within a row may decide the result "
     "(for a mean over neighbours use aggr='mean')"
 )
+VERTEX_NUMBERS = (
+    "uses the numbers of the vertices as values; only learned rows may be looked up by them, as in "
+    "rows(torch.arange(num_vertices))"
+)
+NO_FEATURES = (
+    "reads the features of vertices, and the graph has none; name their columns, Graph(..., features=...), or learn a row for "
+    "each vertex with lotan.nn.LearnedFeatures"
+)
 READS_EDGE_INDEX = "reads edge_index itself; vertices meet only along edges, in a lotan.nn.MessagePassing layer"
 SEVERAL_RESULTS = "has several results, which is not supported; use operators with one result, such as amax for max"
 MOVED_ROWS = (

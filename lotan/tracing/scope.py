@@ -18,7 +18,15 @@ from torch.overrides import TorchFunctionMode
 from lotan.errors import ModelError
 from lotan.tracing.norms import Norms
 from lotan.tracing.pyg.layers import why_refused
-from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, described, located, user_line
+from lotan.tracing.refusals import (
+    DEPENDS_ON_VALUES,
+    FOREIGN_TENSOR,
+    MIXED_ROWS,
+    NO_FEATURES,
+    described,
+    located,
+    user_line,
+)
 
 _PRODUCT = re.compile(r"(?:multiplied \(\w+x|reduction dim, but got \[\w+, )(\d+)(?: and |\] X \[)(\d+)")
 """The words of torch for a product of matrices whose widths differ."""
@@ -131,12 +139,15 @@ class Scope:
         given = arguments[0].shape[-1]
         if getattr(module, "first_aggr", True) is False:  # a SignedConv behind another takes rows of twice the width
             return
+        if given == 0 == self._width:
+            raise self.error(NO_FEATURES)
         if isinstance(expected, int) and expected > 0 and isinstance(given, int) and given != expected:
             name = "in_features" if linear else "in_channels"
             features = ", as the graph's features" if given == self._width else ""
+            lacking = ", or give the graph features, of which it has none" if self._width == 0 else ""
             raise self.error(
                 f"{type(module).__name__} got rows of width {given}{features}, but its {name} is {expected}; "
-                f"make it {name}={given}"
+                f"make it {name}={given}{lacking}"
             )
 
 

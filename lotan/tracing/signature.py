@@ -23,6 +23,9 @@ INDEX = ("edge_index", "adj_t")
 OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 """The names under which a forward takes columns of edges."""
 
+NUMBERS = "n_id"
+"""The name under which a forward takes the numbers of the vertices, int64 [num_vertices], to look up learned rows."""
+
 MISSING = {
     "edge_weight": "weights of edges",
     "edge_attr": "attributes of edges",
@@ -54,15 +57,17 @@ class Wanted:
     """The arguments that a forward takes as tensors.
 
     Attributes:
-        features: the name of the argument for the vertex rows [num_vertices, width].
+        features: the name of the argument for the vertex rows [num_vertices, width]; "" if there is none.
         index: the names of arguments for the edges, int64 [2, num_edges].
         of_edges: the names of the arguments for columns of edges: weights "edge_weight" [num_edges], attributes
             "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
+        numbers: if True, forward takes `n_id`, the numbers of the vertices, int64 [num_vertices].
     """
 
     features: str
     index: tuple[str, ...] = ()
     of_edges: tuple[str, ...] = ()
+    numbers: bool = False
 
 
 def takes_tensors(model: torch.nn.Module) -> bool:
@@ -89,7 +94,7 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
         >>> wanted(Mine(), GraphColumns(width=8))
-        Wanted(features='x', index=('edge_index',), of_edges=())
+        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False)
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
@@ -98,18 +103,18 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         return None
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
-    features = features or next((name for name in names if _plain(name) not in (*INDEX, *OF_EDGES)), FEATURES)
-    has = (features, *INDEX, *columns.of_edges)
+    features = features or next((name for name in names if _plain(name) not in (*INDEX, *OF_EDGES, NUMBERS)), "")
+    has = (features or FEATURES, *INDEX, *columns.of_edges)
     required = _required(parameters)
     for name in required:
         if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES):
             raise ModelError(SEVERAL_TYPES.format(type(model).__name__, name))
-        if _plain(name) not in has and name != features:
+        if _plain(name) not in has and name != features and (name != NUMBERS or columns.types is not None):
             raise ModelError(_lacking(model, name, has))
     index = tuple(name for name in names if _plain(name) in INDEX)
     asked = {*required} | ({*names} if takes_attributes(model) else {n for n in names if _plain(n) != "edge_attr"})
     of_edges = (name for column in columns.of_edges for name in names if _plain(name) == column and name in asked)
-    return Wanted(features, index, tuple(of_edges))
+    return Wanted(features, index, tuple(of_edges), NUMBERS in names and columns.types is None)
 
 
 def takes_attributes(model: torch.nn.Module) -> bool:

@@ -19,14 +19,17 @@ from lotan.tracing.columns_of_numbers import numbers_of
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
+    LOOKUPS,
     PARTS,
     Form,
     FullSize,
     canonical_form,
     does_nothing,
     extreme_arguments,
+    lookup_index,
     part_form,
 )
+from lotan.tracing.learned import OTHER_LOOKUP
 from lotan.tracing.recording import Recording
 from lotan.tracing.reductions import Reduction, reduction_of
 from lotan.tracing.refusals import (
@@ -34,17 +37,20 @@ from lotan.tracing.refusals import (
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
     MOVED_ROWS,
+    NO_FEATURES,
     PRODUCT_OF_ROWS,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
     STATISTIC_DIVISOR,
+    VERTEX_NUMBERS,
     layer_of,
     line_of,
     refusal,
 )
 from lotan.tracing.type_totals import TypeTotals
 from planner.spec import (
+    LEARNED_ROWS,
     TIMES_TOTAL,
     TOTAL,
     TOTAL_PRODUCTS,
@@ -67,6 +73,9 @@ _SAME_NUMBERS = ("aten.reshape.default", "aten.unsqueeze.default", "aten.squeeze
 _OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
 """Operators that draw random numbers of a size, and those that draw them in the shape of another value."""
 
+_RANGES = ("arange.default", "arange.start")
+"""Operators that count, from 0 where they count the vertices."""
+
 _OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
@@ -84,6 +93,11 @@ class _Unusable:
     """A value that no call may read, and the reason."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class _VertexNumbers(_Unusable):
+    """The numbers 0, 1, ... of all vertices, by which learned rows may be looked up."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,7 @@ class Transcript:
         # all rows are alike, and a row has the shape that the whole value has in the recording.
         self._statistics: set[str] = set()
         self._bounds: list[Bound] = []
+        self._learned: set[str] = set()  # rows of parameters that have one for each vertex
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
         self._vertex_types = recording.vertex_types
@@ -145,14 +160,25 @@ class Transcript:
             self._values[node] = _Unusable(READS_EDGE_INDEX)
         elif name == "features":
             self._values[node] = self._features(node, self._width)
+        elif name.startswith("learned:"):
+            self._values[node] = self._learned_rows(node, name.removeprefix("learned:"))
         elif name.startswith("features:"):
             self._values[node] = self._features_of(node, int(name.removeprefix("features:")))
         else:
             self._values[node] = Ref(name)
 
-    def _features(self, node: Node, width: int) -> Ref:
+    def _learned_rows(self, node: Node, name: str) -> Ref:
+        kind = ValueType("vertex", self._parameters[name].shape[1:])
+        rows = self._call(node, LEARNED_ROWS, (Ref(name),), kind=kind, name=f"{name}.rows")
+        self._calls[-1] = replace(self._calls[-1], layer=name.rpartition(".")[0])
+        self._learned.add(rows.name)
+        return rows
+
+    def _features(self, node: Node, width: int) -> Ref | _Unusable:
         if "features" in self._types:
             return Ref("features")
+        if not width:
+            return _Unusable(NO_FEATURES)
         kind = ValueType("vertex", (width,))
         return self._call(node, "lotan.vertex_input", ("features",), kind=kind, name="features")
 
@@ -163,6 +189,8 @@ class Transcript:
         if not width:
             return _Unusable(FOREIGN_TENSOR)
         features = self._features(node, self._vertex_types.width)
+        if isinstance(features, _Unusable):
+            return features
         return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
 
     def _constant(self, node: Node) -> None:
@@ -198,6 +226,10 @@ class Transcript:
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
         elif name in _OF_A_SIZE:
             self._random(node, name)
+        elif name in _RANGES and self._symbols.number_of(node.meta["val"].shape[0]) is not None:
+            self._values[node] = _VertexNumbers(VERTEX_NUMBERS)
+        elif (looked_up := self._looked_up(node, name)) is not None:
+            self._values[node] = looked_up
         elif does_nothing(node, name):
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
@@ -214,6 +246,18 @@ class Transcript:
         # An operator that writes to its input returns it, and torch.fx then uses the new node in place of the input's.
         if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
             self._shared.update({node, *node.all_input_nodes})
+
+    def _looked_up(self, node: Node, name: str) -> Ref | None:
+        """Return learned rows that a node looks up for all vertices, or None if it does something else."""
+        if name not in LOOKUPS:
+            return None
+        rows = self._values.get(cast(Node, node.args[0]))
+        if not isinstance(rows, Ref) or rows.name not in self._learned:
+            return None
+        by = self._values.get(lookup_index(node, name))
+        if isinstance(by, _VertexNumbers):
+            return rows
+        raise refusal(node, OTHER_LOOKUP)
 
     def _unread(self, node: Node) -> _Unusable | None:
         """Return the first argument of a node if no call may read it. Perhaps nobody does."""
@@ -373,7 +417,11 @@ class Transcript:
         plain = _OTHERWISE.get(name, f"{packet.removesuffix('_')}.{overload}")
         target = node.args[0] if node.args else None
         written = self._values.get(target) if isinstance(target, Node) else None
-        private = isinstance(written, Ref) and written.name not in self._parameters and written.name != "features"
+        private = (
+            isinstance(written, Ref)
+            and written.name not in self._parameters
+            and written.name not in ("features", *self._learned)
+        )
         if not private or target in self._shared or f"aten.{plain}" not in ALLOWED:
             raise refusal(
                 node, f"{packet} writes to a tensor that others share; use the form that returns a new tensor"

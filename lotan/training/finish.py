@@ -59,8 +59,10 @@ def finished(
         batches=batches,
     )
     weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
+    ids = job.graph.arrays().ids if job.evaluate.learned else None
     decoder = None if job.decoder is None or job.linked is None else _trained_decoder(job.decoder, job, config)
-    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes, edges_of(graph), decoder)
+    classes = job.graph.labels.classes
+    trained = TrainedModel(job.evaluate, job.loss, weights, classes, edges_of(job.graph), ids, decoder)
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
 
 

@@ -17,6 +17,7 @@ from lotan.errors import ConfigurationError, DivergedError
 from lotan.planning.job import Job, identity
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import LOWER_IS_BETTER
+from lotan.settings.row_wise import clip_norm
 from lotan.settings.schedulers import Schedule
 from lotan.stages.metrics import metrics
 from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
@@ -94,6 +95,11 @@ class Learner:
         later = self.job.plan.reuses_evaluation and self.state.epoch < self.config.epochs
         return self._is_evaluated(self.state.epoch) and self.lacks_metrics and not later
 
+    @property
+    def _by_row(self) -> tuple[str, ...]:
+        """The names of the parameters whose gradients are sparse: learned rows in mini-batches."""
+        return tuple(self.job.train.learned) if self.job.batch is not None else ()
+
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
     def settle(self, outcome: Outcome) -> None:
@@ -121,9 +127,12 @@ class Learner:
         _check_finite(epoch, loss)
         for name, parameter in self.model.named_parameters():
             gradient = outcome.gradients.get(name)
-            parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
+            if gradient is not None and not gradient.is_sparse:
+                gradient = gradient.to(parameter).view_as(parameter)
+            parameter.grad = gradient
         if self.config.clip_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_grad_norm)
+            clip = clip_norm if self._by_row else torch.nn.utils.clip_grad_norm_
+            clip(self.model.parameters(), self.config.clip_grad_norm)
         try:
             self.state.optimizer.step()
         except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
@@ -211,7 +220,7 @@ class Learner:
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
         validation = job.validation
         stopping = make_stopping(config.monitor, config.patience, job.loss.task, validation)
-        optimizer = config.optimizer.build(trainable)
+        optimizer = config.optimizer.build(trainable, self._by_row)
         schedule = Schedule(config.lr_scheduler, optimizer, stopping.monitor, stopping.monitor in LOWER_IS_BETTER)
         if schedule.follows_metric and not (validation and config.eval_every):
             raise ConfigurationError(

@@ -16,8 +16,11 @@ MOST_TYPES = 2**24  # a float32, in which blocks keep types, has every integer b
 
 def check_width(width: int, demands: Demands) -> None:
     """Raise a GraphError if the features' width is not the model's."""
+    if width == 0 and demands.in_channels == 0:
+        return  # the model reads no features
     if width == 0:
-        raise fault("vertices", "features", "rows hold no numbers", "Give every vertex at least one feature.")
+        mend = "Give every vertex at least one feature, or learn a row for each with lotan.nn.LearnedFeatures."
+        raise fault("vertices", "features", "rows hold no numbers", mend)
     if demands.in_channels not in (None, width):
         raise fault(
             "vertices",

@@ -11,6 +11,7 @@ from planner.physical import Stage, gradient_name
 from planner.places import forward_half
 from planner.rule import DraftRule
 from planner.steps.backward import is_constant
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -44,7 +45,8 @@ def _live(step: Step, by_name: Mapping[str, Stage], read: set[str]) -> Step | No
     """
     if isinstance(step, PipeStep) and not step.emits:
         return _live_pipe(step, by_name[step.stage], read)
-    return step if read.intersection(step.makes) else None
+    is_handed_in = isinstance(step, LearnedRowsGradientStep)
+    return step if is_handed_in or read.intersection(step.makes) else None
 
 
 def _turn(steps: Sequence[Step]) -> int:
@@ -106,7 +108,8 @@ def _where(draft: Draft, _: str) -> list[str]:
             trained |= _trained_outputs(stage, trained)
         else:
             read |= dict.fromkeys(step.reads)
-            trained |= set(step.makes) if trained.intersection(step.reads) else set()
+            learned = isinstance(step, LearnedRowsStep) and step.trainable
+            trained |= set(step.makes) if learned or trained.intersection(step.reads) else set()
     return [name for name in read if name not in trained and not is_constant(name)]
 
 

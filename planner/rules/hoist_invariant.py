@@ -14,6 +14,7 @@ from planner.nodes import Aggregate, Draw, Dropout, GraphOperator, MatMul, Node,
 from planner.rule import DraftRule
 from planner.rules.hold_sparse import pays_sparse
 from planner.steps.edge_dropout import EdgeDropout
+from planner.steps.learned_rows import LearnedRows
 
 MOVED = " (its linear map moved behind the sum)"
 OF_BATCHES = (
@@ -135,6 +136,9 @@ def _depends_on(node: Node) -> str:
         return "comes after a dropout, which draws anew in every epoch"
     if any(isinstance(one, Draw) for one in below):
         return "depends on random numbers, which are drawn anew in every epoch"
+    learned = next((one.parameter for one in below if isinstance(one, LearnedRows)), None)
+    if learned is not None:
+        return f"depends on the learned rows {learned}, which every epoch changes"
     names = (one.name for one in below if isinstance(one, Parameter) and one.trainable)
     return f"depends on {next(names, 'parameters')}, which every epoch changes"
 
@@ -236,9 +240,9 @@ class _Facts:
             return
         for child in node.children:
             self.learn(child)
-        varies = isinstance(node, (Parameter, Draw, EdgeDropout))
+        varies = isinstance(node, (Parameter, Draw, EdgeDropout, LearnedRows))
         self._invariant[node] = not varies and all(self._invariant[child] for child in node.children)
-        is_sum = isinstance(node, (GraphOperator, Aggregate))
+        is_sum = isinstance(node, (GraphOperator, Aggregate)) and not isinstance(node, LearnedRows)
         self._sums[node] = is_sum or any(self._sums[child] for child in node.children)
 
 

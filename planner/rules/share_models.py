@@ -15,6 +15,7 @@ from planner.rule import BatchRule
 from planner.spec import DRAWS
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep, learned_parameters
 from planner.steps.pipe import Gradients, PipeStep
 from planner.steps.step import ColumnStep, Step
 
@@ -72,7 +73,7 @@ def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
             return step, tuple(columns[name].shape for name in step.columns)
         case PipeStep():
             return replace(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
-        case CollectStep():
+        case CollectStep() | LearnedRowsGradientStep():
             return step
     assert isinstance(step, ColumnStep)  # all others are above
     return step.side_by_side(_shapeless(step.output), 0)
@@ -123,6 +124,8 @@ class _Stacking:
 
     def _find_alike(self, step: Step) -> None:
         """Note the columns that a step makes, if they are the same for all models."""
+        if isinstance(step, LearnedRowsStep):
+            return
         if isinstance(step, PipeStep):
             columns = {i.column for i in self._stages[step.stage][0].inputs}
             self._read_once.setdefault(step.stage, self._alike & columns)
@@ -145,6 +148,8 @@ class _Stacking:
             case PipeStep():
                 outputs = zip(*(step.columns_made for step in steps), strict=True)
                 return replace(first, outputs=tuple(map(self._column, outputs)))
+            case LearnedRowsGradientStep():
+                return first.of_model(next(iter(self._plans)))
         (output,) = map(self._column, zip(*(step.columns_made for step in steps), strict=True))
         assert isinstance(first, ColumnStep)  # all others are above
         return first.side_by_side(output, next(iter(self._plans)))
@@ -215,7 +220,8 @@ def stacked(plans: Sequence[Plan]) -> tuple[Stack, ...]:
     """Return the stacks of a batch, in which plans with the same steps are one."""
     groups: dict[Hashable, dict[int, Plan]] = {}
     for model, plan in enumerate(plans):
-        groups.setdefault(model if draws_on_edges(plan) else alike(apart(plan)), {})[model] = plan
+        own = draws_on_edges(plan) or bool(learned_parameters(plan))  # learned rows belong to one model
+        groups.setdefault(model if own else alike(apart(plan)), {})[model] = plan
     return _of_groups(list(groups.values()), len(plans))
 
 

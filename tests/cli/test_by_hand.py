@@ -66,6 +66,7 @@ def stop(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.nightly  # by day: tests/engines/test_submit.py
 def test_router_workers_and_training_meet_over_keys(tmp_path):
     graph, keys, ours, theirs = (str(tmp_path / name) for name in ("graph", "keys", "rows.json", "local.json"))
     save_graph(graph)

@@ -125,7 +125,7 @@ GRID = [
 ]
 
 
-BY_DAY = [("gcn", "auto"), ("attention", "pruned"), ("residual_max", "general without RGB")]
+BY_DAY = [("attention", "pruned"), ("residual_max", "general without RGB")]
 
 
 @pytest.mark.parametrize(("model", "options"), at_night(GRID, unless=BY_DAY))
@@ -160,7 +160,7 @@ ODD = {
     "more partitions than vertices, string ids": (three_names(), BY_NAME["attention"], "general"),
     "columns of width 1": (draw_graph(width=1), THIN, "auto"),
 }
-ODD_BY_DAY = [("no edges",), ("more partitions than vertices, string ids",)]
+ODD_BY_DAY = [("more partitions than vertices, string ids",)]
 
 
 @pytest.mark.parametrize("kind", at_night([(kind,) for kind in ODD], unless=ODD_BY_DAY))
@@ -183,7 +183,10 @@ def test_static_columns_travel_once(spark: SparkSession, workers: Session) -> No
     assert second <= first - static
 
 
-@pytest.mark.parametrize(("model", "options"), [("residual_max", "auto"), ("attention", "general")])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    at_night([("residual_max", "auto"), ("attention", "general")], unless=[("attention", "general")]),
+)
 def test_no_join_of_a_pass_shuffles(
     model: str, options: str, spark: SparkSession, workers: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +262,7 @@ def undisturbed(dropout_engine: RowsEngine) -> list[bytes]:
     return two_epochs(pruned_dropout(), dropout_engine)
 
 
+@pytest.mark.nightly  # with faults: test_a_task_that_fails_or_runs_twice_changes_no_bit
 def test_twice_is_the_same_bits(spark: SparkSession, workers: Session, undisturbed: list[bytes]) -> None:
     job = pruned_dropout()
     with closing(on_rows(job, spark, workers, chunk_rows=4)) as engine:

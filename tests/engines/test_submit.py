@@ -32,12 +32,12 @@ pytestmark = [
 
 TOOLS = Path(sys.executable).parent
 
-IN_TURN = """
-import json, sys
+SCRIPT = """
+import sys
 import lotan
 from lotan.cli import main
 print(lotan.__file__)
-sys.exit(max(main(job) for job in json.loads(sys.argv[1])))
+sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -72,32 +72,32 @@ def by_hand(tmp_path: Path) -> Iterator[list[str]]:
         stop([*workers, router])
 
 
+@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
 def test_a_job_that_brings_its_code_equals_the_local_run(
+    engine: str,
     tmp_path: Path,
     master: str,
     spark: SparkSession,
     package: Path,
     by_hand: list[str],
 ) -> None:
-    """Code by --py-files, operators by --jars; on blocks with workers of its own, on rows with those of a named Router."""
+    """Code by --py-files, operators by --jars, workers of a named Router."""
     save_graph(str(tmp_path / "graph"))
     (tmp_path / "events").mkdir()
-    (tmp_path / "job.py").write_text(IN_TURN)
-    meeting = {"blocks": ["--workers", "1"], "rows": by_hand}
-    jobs = [job(tmp_path, f"{engine} there", "--engine", engine, *meet) for engine, meet in meeting.items()]
+    (tmp_path / "job.py").write_text(SCRIPT)
+    there = job(tmp_path, "there", "--engine", engine, *by_hand)
     conf = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (tmp_path / "events").as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
     }
-    script = ("--py-files", str(package), "--jars", str(JAR), str(tmp_path / "job.py"), json.dumps(jobs))
+    script = ("--py-files", str(package), "--jars", str(JAR), str(tmp_path / "job.py"), *there)
     done = submit(master, tmp_path, conf, *script)
     assert done.returncode == 0, done.stderr
     assert "lotan.zip" in done.stdout
-    for engine in meeting:
-        assert main(job(tmp_path, f"{engine} here", "--engine", engine, "--workers", "1")) == 0
-        assert_same_weights(tmp_path / f"{engine} here", tmp_path / f"{engine} there")
+    assert main(job(tmp_path, "here", "--engine", engine, "--workers", "1")) == 0
+    assert_same_weights(tmp_path / "here", tmp_path / "there")
     check_events(tmp_path / "events")
 
 
@@ -108,18 +108,16 @@ def job(folder: Path, name: str, *options: str) -> list[str]:
 
 
 def check_events(folder: Path) -> None:
-    """Each application has an event log, with two executors, both of which worked, and with the names of jobs."""
-    logs = sorted(folder.glob("app-*"))
-    assert len(logs) == 2
-    for log in logs:
-        events = [json.loads(line) for line in log.read_text().splitlines()]
-        added = {event["Executor ID"] for event in events if event["Event"] == "SparkListenerExecutorAdded"}
-        worked = {event["Task Info"]["Executor ID"] for event in events if event["Event"] == "SparkListenerTaskEnd"}
-        assert len(added) == 2
-        assert worked == added
-        jobs = [event["Properties"] for event in events if event["Event"] == "SparkListenerJobStart"]
-        said = [job.get("spark.job.description", "") for job in jobs]
-        assert [line for line in said if line.startswith("lotan: epoch 1, training: train.0 forward > ")]
+    """The application has an event log, with two executors, both of which worked, and with the names of jobs."""
+    (log,) = folder.glob("app-*")
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    added = {event["Executor ID"] for event in events if event["Event"] == "SparkListenerExecutorAdded"}
+    worked = {event["Task Info"]["Executor ID"] for event in events if event["Event"] == "SparkListenerTaskEnd"}
+    assert len(added) == 2
+    assert worked == added
+    jobs = [event["Properties"] for event in events if event["Event"] == "SparkListenerJobStart"]
+    said = [job.get("spark.job.description", "") for job in jobs]
+    assert [line for line in said if line.startswith("lotan: epoch 1, training: train.0 forward > ")]
 
 
 KILLED = """

@@ -382,7 +382,12 @@ STEPS, RATE = 3, 0.05
 
 
 def train_truth(
-    name: str, model: torch.nn.Module, drawn: Sample, dtype: torch.dtype = torch.float32, order: int = 0
+    name: str,
+    model: torch.nn.Module,
+    drawn: Sample,
+    dtype: torch.dtype = torch.float32,
+    order: int = 0,
+    steps: int = STEPS,
 ) -> Trained:
     """Plain autograd, full batch; of a copy of the model, in `dtype`; each `order` takes the edges in another order."""
     shuffled = torch.randperm(len(drawn.weight), generator=torch.Generator().manual_seed(order))
@@ -391,7 +396,7 @@ def train_truth(
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     rows = torch.from_numpy(drawn.split == 0)
     losses, gradients = [], []
-    for _ in range(STEPS):
+    for _ in range(steps):
         optimizer.zero_grad()
         arguments = (x,) if name == "MLP" else (x, edge_index)
         out = model(*arguments, weight) if EVERY[name].weights else model(*arguments)

@@ -55,7 +55,14 @@ def plan_of(name: str, drawn: Sample, options: Options) -> Planned:
     return compile_plan(*specs(name), loss, drawn.graph.statistics, options)
 
 
-def train(engine: Engine, planned: Planned, model: torch.nn.Module, drawn: Sample, evaluates: bool = False) -> Trained:
+def train(
+    engine: Engine,
+    planned: Planned,
+    model: torch.nn.Module,
+    drawn: Sample,
+    evaluates: bool = False,
+    steps: int = STEPS,
+) -> Trained:
     """As `train_truth`, on an engine; if so said, evaluated "first", of the weights given, and "last", of those trained.
 
     The first is what a training pass counts, where the plan has one that evaluates as well; the last is evaluation's own pass.
@@ -65,9 +72,10 @@ def train(engine: Engine, planned: Planned, model: torch.nn.Module, drawn: Sampl
     engine.load(drawn.graph, plan)
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     losses, gradients, evaluated = [], [], {}
-    for epoch in range(STEPS):
+    for epoch in range(steps):
         first = evaluates and not epoch
-        trained, *apart = (run(engine, plan, steps, pass_of(epoch, model)) for steps in plan.epoch(evaluates=first))
+        passes = plan.epoch(evaluates=first)
+        trained, *apart = (run(engine, plan, one, pass_of(epoch, model)) for one in passes)
         losses.append(metrics(loss, trained.statistics)["train"]["loss"])
         gradients.append(dict(trained.gradients))
         if first:
@@ -76,7 +84,7 @@ def train(engine: Engine, planned: Planned, model: torch.nn.Module, drawn: Sampl
             parameter.grad = trained.gradients.get(name)
         optimizer.step()
     if evaluates:
-        evaluated["last"] = evaluation_of(run(engine, plan, plan.evaluate, pass_of(STEPS, model)))
+        evaluated["last"] = evaluation_of(run(engine, plan, plan.evaluate, pass_of(steps, model)))
     return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()}, evaluated)
 
 
@@ -97,8 +105,9 @@ def assert_equals_truth(found: Trained, name: str, truth: torch.nn.Module, drawn
 
     Sums over a hub cancel: a gradient may be a thousandth of its terms, and then no order of float32 sums has 1e-5.
     """
-    single = [train_truth(name, truth, drawn, order=order) for order in range(ORDERS)]
-    assert_equal(found, train_truth(name, truth, drawn, torch.float64), rounded=single)
+    steps = len(found.losses)
+    single = [train_truth(name, truth, drawn, order=order, steps=steps) for order in range(ORDERS)]
+    assert_equal(found, train_truth(name, truth, drawn, torch.float64, steps=steps), rounded=single)
 
 
 def assert_equal(found: Trained, truth: Trained, tolerance: float = 1e-5, rounded: Sequence[Trained] = ()) -> None:

@@ -98,6 +98,7 @@ def test_on_blocks(name: str, few: bool, spark, workers: Session) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_on_rows(spark, workers: Session) -> None:
     drawn = sample(3, 20, 50)
     with closing(RowsEngine(spark, workers.link, workers.endpoint, RowsSettings(partitions=2))) as engine:

@@ -63,9 +63,9 @@ def models(name: str, seed: int = 0) -> tuple[torch.nn.Module, torch.nn.Module]:
     return ours, truth
 
 
-def train_truth(model: torch.nn.Module, drawn: Sample) -> list[float]:
+def train_truth(model: torch.nn.Module, drawn: Sample, steps: int) -> list[float]:
     optimizer, losses = torch.optim.SGD(model.parameters(), RATE), []
-    for _ in range(STEPS):
+    for _ in range(steps):
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(drawn.x, *drawn.edges)[drawn.train], drawn.label[drawn.train])
         loss.backward()
@@ -74,11 +74,11 @@ def train_truth(model: torch.nn.Module, drawn: Sample) -> list[float]:
     return losses
 
 
-def check(name: str, drawn: Sample, seed: int = 0, **options) -> lotan.Run:
+def check(name: str, drawn: Sample, seed: int = 0, steps: int = STEPS, **options) -> lotan.Run:
     ours, truth = models(name, seed)
-    settings = {"epochs": STEPS, "eval_every": STEPS, "seed": 1, **options}  # the last weights are kept
+    settings = {"epochs": steps, "eval_every": steps, "seed": 1, **options}  # the last weights are kept
     run = lotan.Trainer(ours, drawn.graph, optimizer=lotan.SGD(lr=RATE), **settings).fit()
-    losses = train_truth(truth, drawn)
+    losses = train_truth(truth, drawn, steps)
     np.testing.assert_allclose([row["loss"] for row in run.history], losses, rtol=1e-5, atol=1e-5)
     expected = dict(truth.named_parameters())
     for key, found in ours.named_parameters():
@@ -244,9 +244,9 @@ def test_blocks_equal_autograd_with_few_training_vertices(spark):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "partitions"), at_night(ON_ROWS, unless=[("RGCN mean", 3), ("deep", 4)]))
+@pytest.mark.parametrize(("name", "partitions"), at_night(ON_ROWS, unless=[("deep", 4)]))
 def test_rows_equal_autograd(spark, name, partitions):
-    check(name, sample(partitions), engine="rows", partitions=partitions, chunk_rows=4)
+    check(name, sample(partitions), engine="rows", partitions=partitions, chunk_rows=4, steps=2)
 
 
 @pytest.mark.spark

@@ -242,13 +242,14 @@ def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
 
 @pytest.mark.spark
 def test_errors_of_spark_come_through_and_warnings_do_not(tmp_path):
+    (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
     (line,) = run_alone(["-c", LOUD], tmp_path).stderr.splitlines()
     assert line.endswith("ERROR Any: an error")
 
 
 @pytest.mark.spark
 def test_a_user_s_own_level_counts(tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text("spark.log.level WARN\n")
+    (tmp_path / "spark-defaults.conf").write_text(f"{SPARK_DEFAULTS}spark.log.level WARN\n")
     assert "WARN Any: a warning" in run_alone(["-c", LOUD], tmp_path).stderr
 
 

@@ -11,7 +11,9 @@ from planner.traits import ONE_PROCESS, EngineTraits
 
 _ON_SPARK = EngineTraits("rows", in_process=False, chunking="partitions", memory="workers")
 
-LOCAL = replace(ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "reversed_edges", "sparse_rows"))
+LOCAL = replace(
+    ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "reversed_edges", "sparse_rows")
+)
 ROWS = replace(
     _ON_SPARK, abilities=("edge_data", "reversed_edges"), spills=True, python_tasks=True, rates=DEFAULT_RATES["rows"]
 )

@@ -74,12 +74,13 @@ def test_predictions_are_corrected_and_smoothed_as_in_pyg(options: dict[str, obj
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_both_run_on_spark(spark) -> None:
+@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+def test_both_run_on_spark(spark, engine: str) -> None:
     graph = in_spark(messy_graph(), spark)
-    found = lotan.LabelPropagation(3, 0.9).predict(graph, engine="blocks", partitions=3)
+    found = lotan.LabelPropagation(3, 0.9).predict(graph, engine=engine, partitions=3)
     assert_equal(found.toPandas().sort_values("id", ignore_index=True), propagated(messy_graph()))
     found.unpersist()
-    found = lotan.CorrectAndSmooth(3, 0.9, 2, 0.7).predict(graph, spark.createDataFrame(soft()[1]), engine="rows")
+    found = lotan.CorrectAndSmooth(3, 0.9, 2, 0.7).predict(graph, spark.createDataFrame(soft()[1]), engine=engine)
     assert_equal(found.toPandas().sort_values("id", ignore_index=True), smoothed(messy_graph()))
     found.unpersist()
 

@@ -72,7 +72,11 @@ def made(name: str) -> torch.nn.Module:
 
 
 def trained_by_pyg(
-    model: torch.nn.Module, graph: lotan.Graph, optimizer: type[torch.optim.Optimizer], lr: float = 0.01
+    model: torch.nn.Module,
+    graph: lotan.Graph,
+    optimizer: type[torch.optim.Optimizer],
+    lr: float = 0.01,
+    epochs: int = EPOCHS,
 ) -> list[float]:
     """Train with plain torch and PyG, and return the losses."""
     data = graph.to_pyg()
@@ -83,7 +87,7 @@ def trained_by_pyg(
     assert asked is not None
     names = (*asked.index, *asked.of_edges)
     given = {asked.features: data.x} | {n: data.edge_index if n in asked.index else data[n] for n in names}
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         model.train()
         out = model(**given)
         loss = torch.nn.functional.cross_entropy(out[data.train_mask], data.y[data.train_mask])
@@ -103,14 +107,14 @@ def assert_same_training(run: Run, losses: list[float], ours: torch.nn.Module, t
         torch.testing.assert_close(found, value, rtol=0, atol=WEIGHTS, msg=lambda m, key=key: f"{key}: {m}")
 
 
-def assert_trains_as_pyg(name: str, **options: object) -> None:
+def assert_trains_as_pyg(name: str, epochs: int = EPOCHS, **options: object) -> None:
     graph, ours = messy_graph(doubled_loops=name not in SINGLE_LOOPS), made(name)
     theirs = copy.deepcopy(ours)
     before = {key: value for module in ours.modules() for key, value in vars(module).items() if key == "cached"}
     kind = "SGD" if name in FLAT else "Adam"
-    settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "epochs": EPOCHS, "progress": False, **options}
-    run = lotan.Trainer(ours, graph, **settings).fit()
-    losses = trained_by_pyg(theirs, graph, getattr(torch.optim, kind))
+    settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "progress": False, **options}
+    run = lotan.Trainer(ours, graph, epochs=epochs, **settings).fit()
+    losses = trained_by_pyg(theirs, graph, getattr(torch.optim, kind), epochs=epochs)
     assert_same_training(run, losses, ours, theirs)
     assert {key: v for module in ours.modules() for key, v in vars(module).items() if key == "cached"} == before
 
@@ -140,7 +144,7 @@ def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ON_ROWS, *others_than(ON_ROWS)])
 def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
-    assert_trains_as_pyg(name, engine="rows")
+    assert_trains_as_pyg(name, engine="rows", epochs=2)
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in WORKS])

@@ -23,10 +23,10 @@ def rows_of(model: torch.nn.Module, data: Any) -> torch.Tensor:
     return found if isinstance(found, torch.Tensor) else found["paper"]
 
 
-def trained_by_pyg(model: torch.nn.Module, data: Any, kind: str) -> list[float]:
+def trained_by_pyg(model: torch.nn.Module, data: Any, kind: str, epochs: int) -> list[float]:
     steps = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
     losses, paper = [], data["paper"]
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         model.train()
         loss = torch.nn.functional.cross_entropy(rows_of(model, data)[paper.train_mask], paper.y[paper.train_mask])
         losses.append(loss.item())
@@ -36,13 +36,15 @@ def trained_by_pyg(model: torch.nn.Module, data: Any, kind: str) -> list[float]:
     return losses
 
 
-def assert_trains_as_pyg(name: str, graph: lotan.HeteroGraph | None = None, **options: Any) -> Any:
+def assert_trains_as_pyg(
+    name: str, graph: lotan.HeteroGraph | None = None, epochs: int = EPOCHS, **options: Any
+) -> Any:
     data = messy_data()
     ours, theirs = made(name), made(name)
     kind = "SGD" if name in FLAT else "Adam"
-    settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "epochs": EPOCHS, "progress": False, **options}
+    settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "epochs": epochs, "progress": False, **options}
     run = lotan.Trainer(ours, graph or lotan.HeteroGraph.from_pyg(data), **settings).fit()
-    losses = trained_by_pyg(theirs, data, kind)
+    losses = trained_by_pyg(theirs, data, kind, epochs)
     assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=2e-5)
     for key, value in theirs.state_dict().items():
         torch.testing.assert_close(
@@ -167,7 +169,7 @@ def test_trains_as_in_pyg_on_blocks_too(name: str, spark: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["RGCN", *(pytest.param(n, marks=pytest.mark.nightly) for n in MODELS if n != "RGCN")])
 def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
-    assert_trains_as_pyg(name, engine="rows", partitions=2)
+    assert_trains_as_pyg(name, engine="rows", partitions=2, epochs=2)
 
 
 @pytest.mark.spark

@@ -117,18 +117,17 @@ def test_after_a_failure_the_next_training_starts_anew(spark: SparkSession, call
 
 
 def fit_twice(folder: str) -> None:
-    """Say, as JSON, which Spark applications the two fits of each graph ran in: here nobody else has a session."""
+    """Say, as JSON, which Spark applications the two fits of a graph ran in: here nobody else has a session."""
     lotan.datasets.generate(60, 200, width=8, classes=3).save(folder)
-    found = []
-    for graph in (lotan.datasets.generate(60, 200, width=8, classes=3), lotan.Graph.read(folder)):
-        with lotan.persisted(graph):
-            fits, names = [], []
-            for _ in range(2):
-                fits.append(fit(graph, master="local[2]"))
-                session = SparkSession.getActiveSession()
-                names.append(None if session is None else session.sparkContext.applicationId)
-        assert_same_bits(*fits)
-        found.append({"applications": names, "open": SparkContext._active_spark_context is not None})
+    graph = lotan.Graph.read(folder)
+    with lotan.persisted(graph):
+        fits, names = [], []
+        for _ in range(2):
+            fits.append(fit(graph, master="local[2]"))
+            session = SparkSession.getActiveSession()
+            names.append(None if session is None else session.sparkContext.applicationId)
+    assert_same_bits(*fits)
+    found = {"applications": names, "open": SparkContext._active_spark_context is not None}
     graph = lotan.datasets.generate(60, 200, width=8, classes=3)
     with lotan.persisted(graph):
         fits = []
@@ -145,11 +144,11 @@ def fit_twice(folder: str) -> None:
 def test_a_session_of_ours_lasts_as_long_as_the_block_and_may_be_stopped_there(tmp_path: Path) -> None:
     words = f"from tests.training.test_persisted import fit_twice; fit_twice({str(tmp_path / 'graph')!r})"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=300, check=True)
-    for of_graph in json.loads(done.stdout.splitlines()[-1]):
-        first, second = of_graph["applications"]
-        assert first is not None
-        assert first == second
-        assert not of_graph["open"]
+    found = json.loads(done.stdout.splitlines()[-1])
+    first, second = found["applications"]
+    assert first is not None
+    assert first == second
+    assert not found["open"]
 
 
 def plan_of(kind: str = "GCN", **options: object) -> Plan:

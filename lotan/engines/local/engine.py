@@ -34,6 +34,7 @@ from planner.estimate import row_bytes
 from planner.physical import Plan
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.score import ScoreStep
@@ -184,7 +185,7 @@ class LocalEngine(Engine):
 
     def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
         """Return the rows and bytes of the tensors; None for neighbourhoods, since nothing moves."""
-        if isinstance(step, CollectStep):
+        if isinstance(step, CollectStep | LearnedRowsGradientStep):
             return None
         if isinstance(step, TotalStep):
             return Extent(1, row_bytes(step.output))
@@ -214,6 +215,31 @@ class LocalEngine(Engine):
         if self.scoring is None:
             raise EngineError("the local engine was given no pairs to score: set `scoring` before the pass")
         return self.scoring(self._whole(rows))
+
+    def learned_rows(self, step: LearnedRowsStep) -> Tensor:
+        """Return the rows of a parameter in the order of the graph in memory. [vertices, *shape]."""
+        loaded, rows = self._loaded, self._running.parameters[step.parameter]
+        count = loaded.rows(step.output)
+        if loaded.rows_of_graph is None:
+            return rows[:count]
+        out = self._columns.new(count, step.output.shape)
+        return torch.index_select(rows, 0, loaded.rows_of_graph[:count], out=out)
+
+    def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Handle) -> None:
+        """Hand in the gradient in the order of the parameter: a sparse tensor of the sample's rows, or all rows."""
+        loaded, given = self._loaded, self._whole(gradient)
+        parameter = self._running.parameters[step.parameter]
+        values, places = given.reshape(len(given), *parameter.shape[1:]), loaded.rows_of_graph
+        if loaded.sampled and places is not None:
+            places, order = places[: len(values)].sort()
+            found = torch.sparse_coo_tensor(
+                places[None], values[order], parameter.shape, is_coalesced=True, check_invariants=False
+            )
+        elif places is None:
+            found = values.clone()  # the memory of a column is used again
+        else:
+            found = torch.zeros_like(parameter).index_copy_(0, places[: len(values)], values)
+        self._running.commit({step.parameter: found})
 
     def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Tensor:
         """Reduce a column over all vertices. [vertices, *shape] -> [vertices, *shape], all rows in the memory of one."""

@@ -69,6 +69,7 @@ class FromGraph:
     """The parts of a sampled graph that come from the whole graph, in the sample's order."""
 
     counts: tuple[int, ...]  # the number of vertices within each level
+    rows: Tensor  # the vertices, as rows of the whole graph, int64 [vertices]
     keys: Tensor  # the row keys of the vertices, int64 [vertices]
     static: Mapping[str, Tensor]  # static columns by name; others follow from the sampled edges
     programs: Mapping[str, Program]  # the programs of the plan, which all samples share
@@ -97,7 +98,11 @@ class LoadedGraph:
         self.chunks, *self._levels = (
             Chunks(count, chunk_rows or local_chunk_rows(count)) for count in (len(arrays.ids), *counts)
         )
-        self.ids = arrays.ids
+        self.ids, self.sampled = arrays.ids, given is not None
+        # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
+        self.rows_of_graph = None if self.order is None else torch.from_numpy(self.order.rows)
+        if given is not None:
+            self.rows_of_graph = given.rows
         self.source_gradients = plan.source_gradients
         self.programs: Mapping[str, Program] = {}
         self.static: dict[str, Tensor] = {} if given is None else dict(given.static)

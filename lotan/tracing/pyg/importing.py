@@ -18,7 +18,7 @@ from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
 from lotan.tracing.pyg.mode import EdgeMode
-from lotan.tracing.signature import Wanted
+from lotan.tracing.signature import NUMBERS, Wanted
 
 PYG = "torch_geometric"
 
@@ -95,7 +95,10 @@ class Importer:
         self, features: Tensor, graph: EdgeIndex, index: Tensor, column: Callable[[str], Tensor]
     ) -> dict[str, Tensor]:
         index.lotan_graph = graph  # type: ignore[attr-defined]  # layers of lotan.nn look for it
-        given = {self._wanted.features: features, **dict.fromkeys(self._wanted.index, index)}
+        given = {self._wanted.features: features} if self._wanted.features else {}
+        given |= dict.fromkeys(self._wanted.index, index)
+        if self._wanted.numbers:
+            given[NUMBERS] = torch.arange(features.shape[0])
         return given | {name: column(name) for name in self._wanted.of_edges}
 
     @contextmanager

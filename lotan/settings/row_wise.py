@@ -1,0 +1,104 @@
+"""Optimizers that change only the rows that a mini-batch has read, for parameters with a row for each vertex.
+
+Such a parameter has a sparse gradient in a mini-batch: the rows that the batch has read, and their gradients. torch's SGD
+and Adagrad take sparse gradients as they are. `LazyAdam` does it for Adam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotan.errors import ConfigurationError
+
+FORMS: Mapping[str, str] = {"Adam": "lazy Adam", "Adagrad": "sparse Adagrad", "SGD": "SGD"}
+"""The optimizers that have a form for rows, by the names of their classes, each with the name of that form."""
+
+ZERO = ("weight_decay", "momentum", "amsgrad")
+"""The arguments that would change rows without a gradient, or need all rows. They must be 0 for learned rows."""
+
+
+class LazyAdam(torch.optim.Adam):
+    """Adam that leaves rows without a gradient as they are, as `torch.optim.SparseAdam` does.
+
+    The moments of a row decay only in steps in which the row has a gradient, and only then it moves. Adam itself moves every
+    row in every step. The correction of the bias counts all steps. Parameters with dense gradients take Adam's own step.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """Take a step, see `torch.optim.Adam.step`."""
+        sparse = [
+            (parameter, parameter.grad, group)
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None and parameter.grad.is_sparse
+        ]
+        for parameter, _, _ in sparse:
+            parameter.grad = None
+        result = super().step(closure)
+        for parameter, gradient, group in sparse:
+            self._step_rows(parameter, gradient.coalesce(), group)
+            parameter.grad = gradient
+        return result
+
+    def _step_rows(self, parameter: Tensor, gradient: Tensor, group: Mapping[str, Any]) -> None:
+        """Move the rows of one parameter that have a gradient. Source: Kingma and Ba, ICLR 2015, algorithm 1, by rows."""
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.tensor(0.0)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["step"] += 1
+        rows, values = gradient.indices()[0], gradient.values()
+        beta1, beta2 = group["betas"]
+        mean, square = state["exp_avg"].index_select(0, rows), state["exp_avg_sq"].index_select(0, rows)
+        mean.lerp_(values, 1 - beta1)
+        square.lerp_(values.square(), 1 - beta2)
+        state["exp_avg"].index_copy_(0, rows, mean)
+        state["exp_avg_sq"].index_copy_(0, rows, square)
+        steps = int(state["step"])
+        size = float(group["lr"]) * sqrt(1 - beta2**steps) / (1 - beta1**steps)
+        parameter.index_add_(0, rows, mean / square.sqrt_().add_(group["eps"]), alpha=-size)
+
+
+def check_row_wise(name: str, rows: str, arguments: Mapping[str, Any]) -> None:
+    """Check that an optimizer has a form for rows, with arguments that it can follow there.
+
+    Args:
+        name: The name of the optimizer's class.
+        rows: The name of the parameter.
+        arguments: The optimizer's arguments for it.
+
+    Raises:
+        ConfigurationError: If it has not.
+    """
+    if name not in FORMS:
+        raise ConfigurationError(
+            f"{name} has no form for the learned rows {rows!r} in mini-batches, where only rows of a batch change; use "
+            f"{', '.join(FORMS)}, or train on the full batch with regime=lotan.FullBatch()"
+        )
+    given = next((one for one in ZERO if arguments.get(one)), None)
+    if given is not None:
+        group = rows.rpartition(".")[0] or rows
+        raise ConfigurationError(
+            f"{name}({given}={arguments[given]!r}) changes rows that have no gradient, and in mini-batches only rows of a batch "
+            f"change; set it to 0 for the learned rows, groups={{{group!r}: {{{given!r}: {type(arguments[given])(0)!r}}}}}"
+        )
+
+
+def clip_norm(parameters: Iterable[Tensor], most: float) -> None:
+    """Scale gradients so that the norm of all together is at most `most`, as `torch.nn.utils.clip_grad_norm_` does.
+
+    Gradients of rows are sparse, and the others dense.
+    """
+    found = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    gradients = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found]
+    if gradients:
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(one) for one in gradients]))
+        factor = torch.clamp(most / (norm + 1e-6), max=1.0)  # 1e-6 as in torch
+        for gradient in gradients:
+            gradient.mul_(factor)
