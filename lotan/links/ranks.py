@@ -7,7 +7,7 @@ vertices with equal scores, half count as better: the rank is the mean of the be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,9 @@ from lotan.stages.randomness import Randomness, random_words
 
 SCORES = 1 << 22
 """The scores that are computed at one time, at most: 16 MiB."""
+
+EXACT = 1 << 24
+"""The first whole number that float32 cannot tell from the next one."""
 
 HITS = (1, 3, 10)
 
@@ -85,13 +88,23 @@ def _ranks(
     """
     column = torch.from_numpy(wanted)[:, None]
     own = scores.gather(1, column)
-    better, equal = ((scores > own).sum(1), (scores == own).sum(1) - 1)
+    better, equal = _counted(torch.gt, scores, own), _counted(torch.eq, scores, own) - 1
     raw = _middle(better.numpy(), equal.numpy())
     others = answer != wanted[link]
     link, answer = link[others], answer[others]
     of_known, of_own = scores[torch.from_numpy(link), torch.from_numpy(answer)].numpy(), own.numpy()[link, 0]
     counts = (np.bincount(link, of_known > of_own, len(wanted)), np.bincount(link, of_known == of_own, len(wanted)))
     return raw, _middle(better.numpy() - counts[0], equal.numpy() - counts[1])
+
+
+def _counted(compare: Callable[..., Tensor], scores: Tensor, own: Tensor) -> Tensor:
+    """Return in how many columns of each row a comparison holds. [rows, columns], [rows, 1] -> [rows].
+
+    A product with ones takes a seventh of the time of a sum of bools.
+    """
+    if scores.shape[1] >= EXACT:
+        return torch.count_nonzero(compare(scores, own), 1)
+    return (compare(scores, own, out=torch.empty_like(scores)) @ scores.new_ones(scores.shape[1])).long()
 
 
 def _middle(better: NDArray[np.number], equal: NDArray[np.number]) -> NDArray[np.float64]:
