@@ -53,6 +53,7 @@ class Rows(torch.nn.Module):
         self.conv = lotan.nn.SAGEConv(width, width) if layer else None
 
     def forward(self, x, graph):
+        """Return the rows, or those after the layer."""
         rows = self.dropout(self.rows(graph))
         return rows if self.conv is None else self.conv(rows, graph)
 
@@ -88,6 +89,7 @@ class PlainTorch(torch.nn.Module):
         self.rows, self.relations = torch.nn.Embedding(vertices, WIDTH), torch.nn.Embedding(relations, WIDTH)
 
     def loss(self, pairs: Pairs) -> torch.Tensor:
+        """Return the mean loss over the links of a batch."""
         src, dst, relation = self.rows(pairs.src), self.rows(pairs.dst), self.relations(pairs.relation)
         positive = (src * relation * dst).sum(1, keepdim=True)
         sides = ((src, pairs.destinations), (dst, pairs.sources))
@@ -147,13 +149,13 @@ def epoch_part(graph: lotan.Graph) -> list[str]:
 
 
 TEXTS = {
-    "ranks": f"## Ranks without an encoder\n\nRows of width {WIDTH} with dropout {DROPOUT}, Adagrad at {RATE}, batches of {BATCH:,} "
-    f"links, {NEGATIVES} uniform negatives at each end that a batch shares, softmax loss, no reciprocal relations. Filtered "
-    "ranks among all 14,541 vertices, in both directions; of equal scores, half count as better.",
+    "ranks": f"## Ranks without an encoder\n\nRows of width {WIDTH} with dropout {DROPOUT}, Adagrad at {RATE}, batches of "
+    f"{BATCH:,} links, {NEGATIVES} uniform negatives at each end that a batch shares, softmax loss, no reciprocal relations. "
+    "Filtered ranks among all 14,541 vertices, in both directions; of equal scores, half count as better.",
     "encoder": f"## Ranks with an encoder\n\nThe same, with a GraphSAGE layer (mean) over at most {FANOUT} in-neighbours.",
-    "epoch": f"## An epoch beside PyG\n\nWidth {WIDTH}, the same {NEGATIVES} negatives at each end for each batch of {BATCH:,} links, "
-    f"softmax loss, Adagrad, no dropout; medians of {TURNS} turns in one process. Of PyG, {BATCHES} batches are measured in each "
-    f"turn, and of plain torch {8 * BATCHES}. Negatives are drawn beforehand for both; Lotan's seconds include drawing them.",
+    "epoch": f"## An epoch beside PyG\n\nWidth {WIDTH}, the same {NEGATIVES} negatives at each end for each batch of {BATCH:,} "
+    f"links, softmax loss, Adagrad, no dropout; medians of {TURNS} turns in one process. Of PyG, {BATCHES} batches are measured "
+    f"in each turn, and of plain torch {8 * BATCHES}. Negatives are drawn beforehand for both; Lotan's seconds include that.",
 }
 
 

@@ -120,6 +120,38 @@ def test_sums_that_are_computed_once_do_not_show_the_links_of_a_batch() -> None:
     assert shown.batch.plan.hoisted != ()
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "Adam"])
+def test_learned_rows_alone_take_the_steps_of_sparse_optimizers(name: str) -> None:
+    """DistMult as it is published: rows of vertices and of relations, against torch's sparse embeddings."""
+    held = {key: array for key, array in columns(9).items() if key != "features"}
+    given = lotan.Graph.from_arrays(None, ids=np.arange(40), **held)
+    task, regime = lotan.LinkPrediction(decoder="distmult", negatives=6), lotan.MiniBatch(8, (), seed=2)
+    model = lotan.nn.LearnedRows(ROWS)
+    trainer = lotan.Trainer(
+        model, given, task=task, regime=regime, epochs=2, progress=False, eval_every=0,
+        optimizer=getattr(lotan, name)(lr=0.1, **({} if name == "SGD" else {"weight_decay": 0.0})),
+    )  # fmt: skip
+    linked = trainer.job.linked
+    rows = torch.nn.Embedding.from_pretrained(model.rows.weight.detach().clone(), freeze=False, sparse=True)
+    decoder, drawn = make_decoder(task, ROWS, 3, seed=0), Negatives(linked.links, task)
+    run = trainer.fit()
+    of_rows = {"SGD": torch.optim.SGD, "Adagrad": torch.optim.Adagrad, "Adam": torch.optim.SparseAdam}[name]
+    optimizers = of_rows(rows.parameters(), lr=0.1), getattr(torch.optim, name)(decoder.parameters(), lr=0.1)
+    training, keys = drawn.training, linked.graph.arrays().keys
+    order = edge_keys(keys[training.src], keys[training.dst], training.numbers)
+    for epoch in (1, 2):
+        batches = batches_of_epoch(np.arange(len(training)), order, 8, Randomness(2, epoch))
+        for number, chosen in enumerate(batches):
+            pairs = drawn.pairs(chosen, epoch, number)
+            for one in optimizers:
+                one.zero_grad()
+            by_hand(decoder, rows(torch.from_numpy(pairs.ends)), pairs.among(pairs.ends), "softmax").backward()
+            for one in optimizers:
+                one.step()
+    torch.testing.assert_close(run.model.weights["rows.weight"], rows.weight.detach(), rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(run.model.weights[f"{PREFIX}relation"], decoder.relation.detach(), rtol=1e-3, atol=2e-5)
+
+
 class Mixed(torch.nn.Module):
     """A decoder of a user's own."""
 
