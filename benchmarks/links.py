@@ -1,7 +1,7 @@
 """Link prediction on FB15k-237 with DistMult: ranks of the test links, and seconds of an epoch beside PyG.
 
-    python benchmarks/links.py                   both parts; writes benchmarks/results/links.md
-    python benchmarks/links.py --parts epoch     one of them; prints its table
+    python benchmarks/links.py                   all three; writes benchmarks/results/links.md
+    python benchmarks/links.py --parts epoch     one of them, whose table is put in the place of the one before
 
 The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing is measured.
 
@@ -37,6 +37,7 @@ from lotan.links.pairs import Negatives, Pairs
 from lotan.stages.randomness import Randomness
 
 RESULTS = Path(__file__).parent / "results" / "links.md"
+TITLE = "# Link prediction on FB15k-237"
 PARTS = ("ranks", "encoder", "epoch")
 WIDTH, BATCH, NEGATIVES, RATE, DROPOUT = 128, 1024, 500, 0.1, 0.3
 FANOUT = 20
@@ -164,7 +165,9 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--epochs", type=int, default=20, help="of the ranks (default: 20)")
     parser.add_argument("--load", default="nothing else", help="what else ran on the machine, for the text")
-    parser.add_argument("--out", type=Path, help=f"file of the tables (default with all parts: {RESULTS.name})")
+    parser.add_argument(
+        "--out", type=Path, help=f"file of the tables (default: {RESULTS.name}), whose other parts stay"
+    )
     options = parser.parse_args()
     try:
         graph = lotan.Graph.read("FB15k-237")
@@ -177,16 +180,20 @@ def main() -> None:
     for part in options.parts:
         found[part] = run[part]()
         print("\n".join(found[part]), flush=True)
-    place = options.out or (RESULTS if set(found) == set(PARTS) else None)
-    if place is None:
-        return
+    place = options.out or RESULTS
     command = shlex.join(["python", "benchmarks/links.py", *sys.argv[1:]])
-    lines = ["# Link prediction on FB15k-237", "", f"`{command}` on {platform.system()}, Python {platform.python_version()}, "
-             f"torch {torch.__version__}, {torch.get_num_threads()} threads; beside it ran {options.load}.", ""]  # fmt: skip
-    for part, table in found.items():
-        lines += [TEXTS[part], "", *table, ""]
+    machine = f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
+    said = f"`{command}` on {machine}, {torch.get_num_threads()} threads; beside it ran {options.load}."
+    sections = _sections(place) | {part: "\n".join([TEXTS[part], "", *found[part], "", said]) for part in found}
     place.parent.mkdir(exist_ok=True)
-    place.write_text("\n".join(lines))
+    place.write_text("\n\n".join([TITLE, *(sections[part] for part in PARTS if part in sections)]) + "\n")
+
+
+def _sections(place: Path) -> dict[str, str]:
+    """The sections that a file has already, by part."""
+    texts = place.read_text().split("\n\n## ")[1:] if place.exists() else []
+    heads = {TEXTS[part].partition("\n")[0]: part for part in PARTS}
+    return {heads[f"## {text.partition(chr(10))[0]}"]: f"## {text.rstrip()}" for text in texts}
 
 
 if __name__ == "__main__":
