@@ -39,6 +39,22 @@ ALIGNED = 16
 SAVED_BYTES = 1 << 30
 """The memory of a worker for values that are saved between forward and backward, by default. Bytes."""
 
+SLICE_BYTES = 128 << 20
+"""The memory of "local" for the part of a column in files that a sum over edges reads. Bytes."""
+
+LEAST_SLICE = 16
+"""The numbers of each row in such a part, even if they take more than `SLICE_BYTES`: with fewer, the edges cost more than
+the rows."""
+
+
+def slice_width(rows: int, width: int) -> int:
+    """Return how many numbers of each row a sum over edges reads at a time from a column in files.
+
+    >>> slice_width(1_000_000, 256), slice_width(1_000_000, 16), slice_width(100_000_000, 256)
+    (33, 16, 16)
+    """
+    return max(1, min(width, max(LEAST_SLICE, SLICE_BYTES // (4 * max(1, rows)))))
+
 
 def local_chunk_rows(vertices: int) -> int:
     """Return the most vertices in a chunk of "local". It depends on the graph alone, so all models sum in the same order."""

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from planner.chunks import CHUNK_ROWS
+from planner.chunks import CHUNK_ROWS, slice_width
 from planner.estimate import column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes
 from planner.layout import Layout
 from planner.physical import Plan, Stage
-from planner.scratch import scratch_bytes
+from planner.scratch import NUMBER_BYTES, rows_in_hand, scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep
@@ -54,6 +54,13 @@ class Footprint:
     heap: int = 0  # the part of `peak` in Spark's heap; 0: Spark's default heap is enough
     least_heap: int = 0  # least heap with which it runs
     partitions: int | None = None  # least number of partitions, if the usual number needs more than the limit
+    # least limit under which no column lies in a file; None: the engine decides that as it runs
+    in_memory: int | None = None
+    on_disk: int = 0  # bytes of columns and saved values in files under a lesser limit
+
+    def spills(self, limit: int | None) -> bool:
+        """Return True if it is sure that columns lie in files under a limit."""
+        return limit is not None and self.in_memory is not None and limit < self.in_memory
 
     def times(self, models: int) -> Footprint:
         """Return an upper bound on the footprint of several such plans that are trained together."""
@@ -64,8 +71,14 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     """Estimate the memory that an engine needs for a plan that is made for it."""
     engine = traits.name
     if traits.memory == "process":
-        total = local_bytes(plan, statistics, layout)
-        return Footprint(engine, DRIVER_BYTES + int(GAPS * total), DRIVER_BYTES + int(MOST_GAPS * total))
+        total, least = local_bytes(plan, statistics, layout), local_least_bytes(plan, statistics, layout)
+        return Footprint(
+            engine,
+            peak=DRIVER_BYTES + int(GAPS * total),
+            least=DRIVER_BYTES + int(MOST_GAPS * min(least, total)),
+            in_memory=DRIVER_BYTES + int(MOST_GAPS * total),
+            on_disk=local_columns(plan, statistics) + _kept_in_chunks(plan, statistics),
+        )
     fixed = fixed_bytes(layout.crew)
     columns = held(plan, statistics)
     # Columns pass through the shared memory of tasks, one chunk at a time.
@@ -81,12 +94,50 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
 
 
 def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Return the bytes of a graph in this process and of training on it. None of them can lie elsewhere."""
+    """Return the bytes of a graph in this process and of training on it, if all of them are in memory."""
     kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
     return reading_bytes(statistics) + columns + kept + scratch + turned
+
+
+def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
+    """Return the bytes on local if columns and saved values lie in files.
+
+    These are the graph, the chunks that threads work on, and what a step has in hand. A sum over edges has a slice of
+    its column. A step that reads edges itself has all its columns, and saves values for backward in memory.
+    """
+    stay = [column for column in plan.static_columns if column.name != "features"]  # features are part of the graph
+    of_edges = [(stage, within) for stage, within in trained_stages(plan) if stage.edge_sets]
+    kept = sum(_local_kept(stage, within, statistics) for stage, within in of_edges)
+    turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
+    hand = max(
+        (_step_in_hand(plan, step, steps, statistics, layout) for steps in plan.passes for step in steps), default=0
+    )
+    static = sum(column_bytes(column, statistics) for column in stay) + _sparse_bytes(plan, statistics)
+    scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
+    return reading_bytes(statistics) + static + kept + turned + hand + scratch
+
+
+def _step_in_hand(plan: Plan, step: Step, steps: Sequence[Step], statistics: Statistics, layout: Layout) -> int:
+    """Return the bytes of the columns in files that a step of a pass has in hand at one time."""
+    sizes = columns_bytes(plan, steps, statistics)
+    touched = sum(sizes.get(name, 0) for name in {*step.reads, *step.makes})
+    part = min(1.0, rows_in_hand(statistics.vertices, layout.cores, layout.chunk_rows) / max(1, statistics.vertices))
+    if isinstance(step, PropagateStep):
+        width = row_bytes(step.output) // NUMBER_BYTES
+        summed = NUMBER_BYTES * statistics.vertices * slice_width(statistics.vertices, width)
+        return summed + int(part * sizes.get(step.output.name, 0))
+    if isinstance(step, PipeStep) and not plan.stage(step.stage).edge_sets:
+        return int(part * touched)
+    return touched
+
+
+def _kept_in_chunks(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of the saved values of stages that run in chunks."""
+    stages = [(stage, within) for stage, within in trained_stages(plan) if not stage.edge_sets]
+    return sum(_local_kept(stage, within, statistics) for stage, within in stages)
 
 
 def local_columns(plan: Plan, statistics: Statistics) -> int:

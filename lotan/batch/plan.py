@@ -99,5 +99,5 @@ def _fits(jobs: Sequence[Job], config: TrainerConfig, heap: int | None) -> bool:
         if needs.least_heap > heap or (config.partitions or fewest) < fewest:
             return False
     if limit is not None:
-        return needs.least <= limit
+        return needs.least <= limit and not needs.spills(limit)
     return needs.peak - DRIVER_BYTES <= MEMORY_SHARE * free_memory()

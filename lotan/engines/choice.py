@@ -112,8 +112,10 @@ def choose_engine(
     if graph.origin == "spark":
         return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds, unable)
     here, free = needs["local"], free_memory()
-    if limit is not None and here.least > limit:
-        reason = f"the memory limit is {size(limit)}, and local needs about {size(here.least)}"
+    if limit is not None and (here.least > limit or here.spills(limit)):
+        reason = f"the memory limit is {size(limit)}, and local needs about {size(here.in_memory or here.least)}"
+        if here.least <= limit < min(needs["blocks"].least, needs["rows"].least):
+            return EngineChoice("local", f"{reason}, unless its columns lie in files; engines on Spark need more")
         return _on_spark(reason, config, None, needs, seconds, unable)
     needed = here.peak - DRIVER_BYTES  # this process is running already
     # Free memory changes from one second to the next: printed, it would make two plans of one model look different.

@@ -31,14 +31,20 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
         needs: The footprint, which names the engine.
         graph: The graph to be loaded.
         config: The settings of the run.
+
+    Raises:
+        EngineError: If columns are to lie in files, and the disk has too little room for them.
     """
     if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
     from lotan.memory.limit import MemoryLimit
+    from lotan.memory.mapped import check_room
 
-    limit = MemoryLimit.of(config).bytes
-    return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - needs.least))
+    limit, whole = MemoryLimit.of(config).bytes, needs.in_memory or needs.least
+    if on_disk := needs.spills(limit):
+        check_room(needs.on_disk)
+    return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - whole), on_disk=on_disk)
 
 
 def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:

@@ -92,6 +92,9 @@ class MemoryLimit:
         if self.bytes is None:
             return estimate
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
+        if needs.in_memory is not None:  # it is known before
+            files = f"; {size(needs.on_disk)} of columns and saved values lie in files"
+            beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
         return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
 

@@ -125,7 +125,8 @@ class Job:
         if self.batch is not None:
             of_batch = limit.needs(self.traits, self.batch.plan, self.batch.statistics, partitions)
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
-            found = replace(found, peak=found.peak + held, least=found.least + held)
+            whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
+            found = replace(found, peak=found.peak + held, least=whole, in_memory=whole)
         return replace(found, partitions=self.partitions)
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Sequence
+from threading import Lock
 from typing import IO
 
 import torch
@@ -37,6 +38,7 @@ class SpillFile:
         self._file: IO[bytes] | None = None
         self._extents = Extents(0, 0)
         self._full = False
+        self._lock = Lock()  # of the extents: threads may write and read at once
 
     @property
     def has_room(self) -> bool:
@@ -47,7 +49,8 @@ class SpillFile:
         """Write contiguous tensors and return their places, or None if there is no room for all of them."""
         taken: list[Extent] = []
         for tensor in tensors:
-            place = self._take(tensor.nbytes)
+            with self._lock:
+                place = self._take(tensor.nbytes)
             if place is None:
                 self.free(taken)
                 return None
@@ -63,8 +66,9 @@ class SpillFile:
 
     def free(self, places: Sequence[Extent]) -> None:
         """Free places for other tensors."""
-        for offset, size in places:
-            self._extents.give(offset, size)
+        with self._lock:
+            for offset, size in places:
+                self._extents.give(offset, size)
 
     def clear(self) -> None:
         """Free the disk if the file has no tensors any more."""

@@ -87,7 +87,7 @@ def test_a_batch_takes_what_a_model_alone_has_left_and_leaves_it_to_others(graph
 def test_under_a_limit_what_other_plans_have_left_takes_what_is_spare(graph, prepared):
     """Here the sum over edges of 40 x 5 numbers; what the plan computes once itself is a part of what it needs."""
     trainer = lotan.Trainer(lotan.nn.GraphSAGE(5, 4, 2, 3), graph, engine="local", progress=False)
-    needed = trainer.job.needs(trainer.config).least
+    needed = trainer.job.needs(trainer.config).in_memory
     fit(graph, lotan.nn.GCN(5, 4, 2, 3))
     fit(graph, lotan.nn.GraphSAGE(5, 4, 2, 3), memory_limit=str(needed + 1000))
     fit(graph, lotan.nn.GCN(5, 4, 2, 3))

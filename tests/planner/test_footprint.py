@@ -109,7 +109,19 @@ def test_estimates_grow_with_the_graph(engine: str) -> None:
         assert small.peak <= large.peak, name
     layout = Layout(CREW, 2)
     local = footprint(SAMPLES["local"], plans()["GCN"], LARGE, layout)
-    assert local.least > local.peak > local_bytes(plans()["GCN"], LARGE, layout)  # a limit is to hold for every model
+    # a limit is to hold for every model
+    assert local.in_memory > local.peak > local_bytes(plans()["GCN"], LARGE, layout)
+
+
+def test_files_hold_on_local_what_grows_with_the_layers() -> None:
+    layout = Layout(CREW, 2)
+    each = (plans()[name] for name in ("GCN", "GCN, three layers, jumping"))
+    shallow, deep = (footprint(SAMPLES["local"], plan, LARGE, layout) for plan in each)
+    assert deep.least - shallow.least < (deep.in_memory - shallow.in_memory) / 10
+    assert deep.on_disk > shallow.on_disk > 0
+    assert deep.spills(deep.in_memory - 1)
+    assert not deep.spills(deep.in_memory)
+    assert not deep.spills(None)
 
 
 def test_the_least_limit_of_blocks_is_that_of_their_least_heap() -> None:

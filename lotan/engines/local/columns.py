@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lotan.memory.mapped import MappedMemory
+
 
 @dataclass
 class _Held:
@@ -20,19 +22,27 @@ class _Held:
 
 
 class Columns:
-    """Provides memory for float32 columns, and counts the users of each. Columns from elsewhere are ignored."""
+    """Provides memory for float32 columns, and counts the users of each. Columns from elsewhere are ignored.
 
-    def __init__(self) -> None:
+    Args:
+        mapped: Memory in files, in which the columns shall lie; None: they lie in memory.
+    """
+
+    def __init__(self, mapped: MappedMemory | None = None) -> None:
+        self.mapped = mapped
         self._held: dict[int, _Held] = {}  # by the id of the tensor
         self._free: dict[int, list[Tensor]] = defaultdict(list)  # by size
 
     def new(self, rows: int, shape: tuple[int, ...]) -> Tensor:
         """Return a column [rows, *shape] with arbitrary numbers in it, and one user."""
         size = rows * torch.Size(shape).numel()
-        memory = self._free[size].pop() if self._free[size] else torch.empty(size)
+        memory = self._free[size].pop() if self._free[size] else self._fresh(size)
         column = memory.view(rows, *shape)
         self._held[id(column)] = _Held(column, memory)
         return column
+
+    def _fresh(self, size: int) -> Tensor:
+        return torch.empty(size) if self.mapped is None else self.mapped.new(size)
 
     def share(self, column: Tensor) -> Tensor:
         """Count one more user of a column, and return the column."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -22,12 +22,15 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
+from lotan.engines.local.sums import write_sums
 from lotan.engines.local.totals import Spread, reduced, sum_of_rows, total
 from lotan.engines.local.traits import TRAITS
 from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
+from lotan.memory.mapped import MappedMemory
 from lotan.stages.edges import reduce_edges
+from lotan.stages.spill_file import SpillFile
 from planner.batch import content_names
 from planner.chunks import sharing_threads
 from planner.estimate import row_bytes
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
     from lotan.graph import Graph
 
+Result = TypeVar("Result")
+
 
 class LocalEngine(Engine):
     """Runs plans in this process.
@@ -56,18 +61,28 @@ class LocalEngine(Engine):
         threads: The number of threads that share the work; None: as many as torch would use. If threads share chunks,
             their number changes no bit of a result. If torch shares operators, it may change the rounding of sums.
         spare: The bytes beyond the plan's needs for columns that the graph keeps for other plans; None: no limit.
+        on_disk: True if columns and saved values lie in files, in the folder of temporary files. Their pages count as
+            memory of this process only while a chunk of them is worked on.
     """
 
     traits = TRAITS
 
-    def __init__(self, chunk_rows: int | None = None, threads: int | None = None, spare: int | None = None) -> None:
+    def __init__(
+        self,
+        chunk_rows: int | None = None,
+        threads: int | None = None,
+        spare: int | None = None,
+        on_disk: bool = False,
+    ) -> None:
         self._chunk_rows = chunk_rows
         self._crew = Crew(threads)
-        self._columns = Columns()
+        self._mapped = MappedMemory() if on_disk else None
+        self._file = SpillFile() if on_disk else None
+        self._columns = Columns(self._mapped)
         self._graph: LoadedGraph | None = None
         self._kept, self._spare = KeptColumns(), spare  # the kept columns are the graph's
         self._pass: LocalPass | None = None
-        self._one_by_one = False
+        self._one_by_one = on_disk  # a lazy sum would have a column in hand for as long as its reader runs
         self.scoring: Callable[[Tensor], Tensor] | None = None  # from the output rows to their gradient, for link tasks
 
     @property
@@ -85,12 +100,13 @@ class LocalEngine(Engine):
     def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Load the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
-        self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows), graph.kept
+        self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows, mapped=self._mapped), graph.kept
+        self._settled(None)
         self._crew.sharing = sharing_threads(len(self._graph.chunks), self._crew.threads) > 1
 
     def turn_to(self, graph: LoadedGraph) -> None:
         """Run the next passes over a graph that was loaded elsewhere. The memory of columns of the one before is freed."""
-        self._graph, self._columns = graph, Columns()
+        self._graph, self._columns = graph, Columns(self._mapped)
         self._crew.sharing = sharing_threads(len(graph.chunks), self._crew.threads) > 1
 
     def adapt(self, plan: Plan) -> None:
@@ -143,7 +159,7 @@ class LocalEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Begin a pass."""
-        self._pass = LocalPass(steps, a_pass, self._loaded.programs)
+        self._pass = LocalPass(steps, a_pass, self._loaded.programs, self._file)
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """Return the gradients and statistics of the pass."""
@@ -155,6 +171,7 @@ class LocalEngine(Engine):
         """Forget the results of a failed pass."""
         self._pass = None
         self._columns.forget()
+        self._file = None if self._file is None else SpillFile()
 
     def release(self, handle: Handle) -> None:
         """Count one reader of a column fewer."""
@@ -166,7 +183,9 @@ class LocalEngine(Engine):
     def close(self) -> None:
         """Forget the graph."""
         self._graph = self._pass = None
-        self._columns = Columns()
+        if self._mapped is not None:  # files vanish with the last column that somebody holds
+            self._mapped, self._file = MappedMemory(self._mapped.folder), SpillFile()
+        self._columns = Columns(self._mapped)
         self._crew.close()
 
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
@@ -176,7 +195,7 @@ class LocalEngine(Engine):
             return sums
         found = self._whole(sums)
         self._columns.release(sums.column)
-        return found
+        return self._settled(found)
 
     def do_one_by_one(self) -> bool:
         """Switch to running each step completely: sums over edges are no longer lazy."""
@@ -197,10 +216,15 @@ class LocalEngine(Engine):
         """Return a column as a tensor of all rows."""
         if not isinstance(handle, LazySums):
             return cast(Tensor, handle)
-        column, chunks = handle.column, handle.product.chunks
-        found = self._columns.new(chunks.rows, column.shape[1:])
-        self._crew.run(len(chunks), lambda number: handle.write(number, found[chunks[number]]))
+        found = self._columns.new(handle.product.chunks.rows, handle.column.shape[1:])
+        write_sums(handle, found, self._crew, self._mapped)
         return found
+
+    def _settled(self, result: Result) -> Result:
+        """Give back the pages of all columns in files after a step, and return its result."""
+        if self._mapped is not None:
+            self._mapped.give_all_back()
+        return result
 
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """Run a step on edges. [vertices, *shape], or [edges, heads] for an edge column."""
@@ -208,7 +232,7 @@ class LocalEngine(Engine):
         edges = loaded.sets.within(step.edges, step.within)
         runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
-        return runs.run(step, whole, loaded.rows(step.output))
+        return self._settled(runs.run(step, whole, loaded.rows(step.output)))
 
     def score(self, step: ScoreStep, rows: Handle) -> Tensor:
         """Return the gradient that `scoring` finds for the output rows. [rows, width] -> [rows, width]."""
@@ -251,7 +275,7 @@ class LocalEngine(Engine):
             if step.of_chunks
             else total(column, step.kind, chunks, self._crew, scale)
         )
-        return row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape)
+        return self._settled(row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape))
 
     def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Handle]) -> Tensor:
         """Add the gradient of a total to other parts of the gradient of a column. [vertices, *shape]."""
@@ -269,7 +293,7 @@ class LocalEngine(Engine):
             spread.write(of_x, of_scale, [part[rows] for part in plus], out[rows].view(-1, step.output.width))
 
         self._crew.run(len(chunks), write)
-        return out
+        return self._settled(out)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
         """Return the columns as they are, with the edges to read them by."""
@@ -287,7 +311,7 @@ class LocalEngine(Engine):
         program = self._loaded.programs[step.stage]
         pipe = PipeRun(self._loaded, self._running, self._crew, self._columns, program, step)
         try:
-            return pipe.whole(values) if program.stage.edge_sets else pipe.in_chunks(values)
+            return self._settled(pipe.whole(values) if program.stage.edge_sets else pipe.in_chunks(values))
         except LotanError:
             raise
         except (RuntimeError, ValueError, KeyError) as error:

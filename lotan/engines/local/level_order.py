@@ -30,14 +30,19 @@ class LevelOrder:
         places[self.rows] = np.arange(len(self.rows))
         return places
 
-    def placed(self, arrays: GraphArrays) -> GraphArrays:
-        """Return the graph's arrays in this order."""
+    def placed(self, arrays: GraphArrays, features: torch.Tensor | None = None) -> GraphArrays:
+        """Return the graph's arrays in this order.
+
+        Args:
+            arrays: The graph's arrays.
+            features: The memory for the features [vertices, width]; None: memory of their own.
+        """
         src, dst = self.places[arrays.src], self.places[arrays.dst]
         edges = np.lexsort((src, dst))  # a stable sort: parallel edges stay in the order of their weights
         return GraphArrays(
             ids=arrays.ids[self.rows],
             # torch's memory is aligned
-            features=torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy(),
+            features=self._placed(torch.from_numpy(arrays.features), features).numpy(),
             label=arrays.label[self.rows],
             split=arrays.split[self.rows],
             src=src[edges],
@@ -47,6 +52,10 @@ class LevelOrder:
             edge_type=None if arrays.edge_type is None else arrays.edge_type[edges],
             flat=arrays.flat,
         )
+
+    def _placed(self, features: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        rows = torch.from_numpy(self.rows)
+        return features.index_select(0, rows) if out is None else torch.index_select(features, 0, rows, out=out)
 
 
 def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = "train") -> LevelOrder | None:

@@ -15,6 +15,7 @@ from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
+from lotan.memory.mapped import MappedMemory
 from lotan.stages.chunk import EdgeBlock
 from lotan.stages.programs import Program, make_program
 from lotan.stages.saved_values import Memory
@@ -84,13 +85,21 @@ class LoadedGraph:
         plan: The plan of the programs, with its deepest level.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the graph.
         given: For a sampled graph, whose vertices are in the order of their levels, its other parts; None: a whole graph.
+        mapped: The files for features in the order of levels; None: they are in memory.
     """
 
     def __init__(
-        self, arrays: GraphArrays, plan: Plan, chunk_rows: int | None = None, given: FromGraph | None = None
+        self,
+        arrays: GraphArrays,
+        plan: Plan,
+        chunk_rows: int | None = None,
+        given: FromGraph | None = None,
+        mapped: MappedMemory | None = None,
     ) -> None:
         self.order = order_by_level(arrays, plan.levels, plan.targets) if given is None else None
-        placed = arrays if self.order is None else self.order.placed(arrays)
+        features = None if self.order is None or mapped is None else mapped.new(arrays.features.size)
+        shaped = None if features is None else features.view(*arrays.features.shape)
+        placed = arrays if self.order is None else self.order.placed(arrays, shaped)
         counts = given.counts if given is not None else () if self.order is None else self.order.counts
         data = {"edge_attr": placed.edge_attr, "edge_type": placed.edge_type}
         columns = {name: torch.from_numpy(column) for name, column in data.items() if column is not None}

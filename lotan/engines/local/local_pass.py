@@ -11,6 +11,7 @@ from torch import Tensor
 from lotan.engines.base import Pass
 from lotan.stages.chunk import Saved
 from lotan.stages.programs import Program
+from lotan.stages.spill_file import SpillFile
 from planner.physical import Mode
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
@@ -18,17 +19,42 @@ from planner.steps.step import Step
 
 
 class LocalPass:
-    """The parameters of a pass and its results, apart from columns."""
+    """The parameters of a pass and its results, apart from columns.
 
-    def __init__(self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, Program]) -> None:
+    Args:
+        steps: The steps of the pass.
+        a_pass: The epoch, the parameters and the seed.
+        programs: The programs of the plan's stages.
+        file: The file for the values that forward runs save; None: they stay in memory.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, Program], file: SpillFile | None = None
+    ) -> None:
         self.parameters = {name: tensor.detach() for name, tensor in a_pass.parameters.items()}
         self.randomness = a_pass.randomness
         # Stages that run backward in this pass save values of their forward run until then.
         self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
+        self.file = file
+        if file is not None:  # what autograd saves cannot be written: such a stage runs forward again
+            self.keeping = {name for name in self.keeping if programs[name].flat or programs[name].stage.edge_sets}
         self.lazy = read_once(steps, programs)
         self.saved: dict[str, list[Saved | None]] = {}  # by stage, one entry per chunk
         self.gradients: dict[str, Tensor] = {}
         self.counted: dict[Mode, np.ndarray] = {}  # the statistics of the turn and of the evaluation
+
+    def stowed(self, saved: Saved | None) -> Saved | None:
+        """Move what a run saved to the file, if there is one. None: it is not saved, and has to be computed again."""
+        if saved is None or self.file is None or saved.stow(self.file):
+            return saved
+        saved.drop(self.file)
+        return None
+
+    def fetched(self, saved: Saved | None) -> Saved | None:
+        """Read what a run saved back from the file, if there is one."""
+        if saved is not None and self.file is not None:
+            saved.fetch(self.file)
+        return saved
 
     def count(self, mode: Mode, statistics: np.ndarray) -> None:
         """Add a stage's statistics. Several stages count the models of a batch."""

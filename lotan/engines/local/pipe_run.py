@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -42,10 +42,11 @@ class PipeRun:
         program, a_pass, step = self._program, self._pass, self._step
         outputs = self._output_columns() if step.emits else self._gradient_columns()
         backward = step.mode == "backward"
-        kept = a_pass.saved.pop(step.stage) if backward else None
-        only = program.rereads if backward else None  # what backward has no need of stays where it is
+        kept = a_pass.saved.pop(step.stage, None) if backward else None
 
         def work(number: int, sums: Mapping[str, Tensor] | None = None) -> tuple[Saved | None, np.ndarray | None]:
+            saved = None if kept is None else a_pass.fetched(kept[number])
+            only = program.rereads if saved is not None else None  # what backward has no need of stays where it is
             run = StageRun(
                 step.mode,
                 self._chunk(number, values, only),
@@ -53,12 +54,14 @@ class PipeRun:
                 a_pass.randomness,
                 {g.value: self._gradient(g, values, number) for g in step.gradients},
                 self._keep,
-                None if kept is None else kept[number],
+                saved,
                 self._places(number, outputs),
                 sums,
             )
             found = program.run(run)
-            return found.saved, found.statistics
+            saved = a_pass.stowed(found.saved)
+            self._settle(number, [*values.values(), *outputs.values()])
+            return saved, found.statistics
 
         done = self._by_group(work) if step.mode in ("backward", "turn") else self._each(work)
         if self._keep:
@@ -67,6 +70,13 @@ class PipeRun:
             counted = cast(list[np.ndarray], [statistics for _, statistics in done])
             a_pass.count(step.mode, np.sum(counted, axis=0))
         return self._named(list(outputs.values()))
+
+    def _settle(self, number: int, handles: Iterable[Handle]) -> None:
+        """Give back the pages of a chunk's rows that lie in files."""
+        if (mapped := self._columns.mapped) is not None:
+            for handle in handles:
+                if isinstance(handle, Tensor) and len(handle) > len(self._chunks):  # no total, which has few rows
+                    mapped.give_back(handle[self._chunks[number]])
 
     def _each(self, work: Callable[[int], T]) -> list[T]:
         return self._crew.run(len(self._chunks), work)
@@ -146,7 +156,15 @@ class PipeRun:
         """
         found = self._in_one(values)
         given = {memory for handle in values.values() for memory in _memories(handle)}
-        return {name: _apart(handle, given) for name, handle in found.items()}
+        return {name: self._stored(_apart(handle, given)) for name, handle in found.items()}
+
+    def _stored(self, handle: Handle) -> Handle:
+        """Return the rows, or a copy in files if columns lie there."""
+        if self._columns.mapped is None:
+            return handle
+        if isinstance(handle, Contributions):
+            return replace(handle, rows=self._stored(handle.rows))
+        return self._columns.new(len(handle), handle.shape[1:]).copy_(handle)
 
     def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         a_pass, step = self._pass, self._step

@@ -1,0 +1,186 @@
+"""Columns and saved values in files: the same bits as in memory, within a limit, and nothing left of them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import lotan
+import planner.chunks
+from lotan.engines.base import Outcome, Pass, run
+from lotan.engines.choice import ENGINES, choose_engine
+from lotan.engines.local import LocalEngine
+from lotan.errors import EngineError
+from lotan.memory import mapped
+from lotan.memory.mapped import MappedMemory, check_room
+from lotan.planning.job import Job
+from lotan.training.learner import weights_of
+from tests.exactness.norms import model_of, sample
+from tests.exactness.steps import tensors, train
+from tests.exactness.test_random_models import drawn_model, graph_of, plan_of
+
+MODELS = {
+    "GCN": lambda: lotan.nn.GCN(8, 20, 3, 3, dropout=0.5),
+    "GraphSAGE, max": lambda: lotan.nn.GraphSAGE(8, 20, 2, 3, aggr="max"),
+    "GAT": lambda: lotan.nn.GAT(8, 6, 2, 3, heads=3, dropout=0.5),
+    "GIN": lambda: lotan.nn.GIN(8, 20, 2, 3),
+}
+
+
+def job_of(model: torch.nn.Module, graph: lotan.Graph | None = None, **options: object) -> Job:
+    graph = graph or lotan.datasets.generate(300, 1500, width=8, classes=3, seed=2)
+    return lotan.Trainer(model, graph, engine="local", progress=False, **options).job
+
+
+def passes(job: Job, model: torch.nn.Module, on_disk: bool, chunk_rows: int = 32) -> list[Outcome]:
+    """Two training passes that also evaluate."""
+    with closing(LocalEngine(chunk_rows, on_disk=on_disk)) as engine:
+        engine.load(job.graph, job.plan)
+        steps = job.plan.training(True)
+        return [run(engine, job.plan, steps, Pass(epoch, weights_of(model), seed=0)) for epoch in range(2)]
+
+
+def assert_same_bits(found: list[Outcome], expected: list[Outcome]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.gradients.keys() == other.gradients.keys()
+        assert all(torch.equal(value, other.gradients[name]) for name, value in one.gradients.items())
+        assert np.array_equal(one.statistics, other.statistics)
+
+
+@pytest.mark.parametrize("in_slices", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_same_bits_as_in_memory(name: str, in_slices: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if in_slices:
+        monkeypatch.setattr(planner.chunks, "SLICE_BYTES", 1)  # 16 numbers of a row at a time
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    job = job_of(model)
+    assert_same_bits(passes(job, model, on_disk=True), passes(job, model, on_disk=False))
+
+
+@pytest.mark.parametrize("name", ["BatchNorm1d", "PairNorm", "products"])
+def test_same_bits_of_statistics_over_all_vertices(name: str) -> None:
+    model, graph = model_of(name), sample(seed=3, share=0.3).graph
+    job = job_of(model, graph)
+    assert_same_bits(passes(job, model, on_disk=True), passes(job, model, on_disk=False))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_same_bits_of_random_models(seed: int) -> None:
+    drawn, found = graph_of(seed + 40), []
+    planned = plan_of(seed, True, drawn, set(), general=seed % 4 == 0)
+    for on_disk in (False, True):
+        with closing(LocalEngine(chunk_rows=5, on_disk=on_disk)) as engine:
+            found.append(tensors(train(engine, planned, drawn_model(seed, True, False), drawn, evaluates=True)))
+    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items())
+
+
+def test_a_disk_that_is_full_of_saved_values_has_them_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["GCN"]()
+    job = job_of(model)
+    expected = passes(job, model, on_disk=False)
+    monkeypatch.setattr("lotan.stages.spill_file.os.posix_fallocate", only_columns)
+    assert_same_bits(passes(job, model, on_disk=True), expected)
+
+
+def only_columns(file: int, offset: int, size: int, _reserve=os.posix_fallocate) -> None:
+    """Stands in place of the system's call: there is room for files of columns, and none for saved values."""
+    if "lotan-spill" in os.readlink(f"/proc/self/fd/{file}"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    _reserve(file, offset, size)
+
+
+def test_a_disk_that_is_full_of_columns_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    model = MODELS["GCN"]()
+    job = job_of(model)
+    monkeypatch.setattr(mapped.os, "posix_fallocate", full)
+    with pytest.raises(EngineError, match=r"no room for a column of .* bytes in .*No space left.*set TMPDIR"):
+        passes(job, model, on_disk=True)
+    with pytest.raises(EngineError, match=r"bytes of columns lie in files in .* bytes left; free some there"):
+        check_room(1 << 62)
+
+
+def test_pages_that_were_given_back_keep_their_numbers_and_leave_the_process() -> None:
+    process, memory = psutil.Process(), MappedMemory()
+    column = memory.new(16 << 20).view(-1, 64).fill_(1.0)
+    held = process.memory_info().rss
+    memory.give_back(column[1:])
+    assert held - process.memory_info().rss > 60 << 20
+    assert float(column[5].sum()) == 64.0
+    memory.give_back(torch.ones(3))  # other memory
+    memory.give_all_back()
+    assert float(column.sum()) == 16 << 20
+    assert memory.new(0).numel() == 0
+
+
+def test_no_file_outlives_its_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    opened, model = psutil.Process().num_fds(), MODELS["GAT"]()
+    passes(job_of(model), model, on_disk=True)
+    assert list(tmp_path.iterdir()) == []
+    assert psutil.Process().num_fds() <= opened + 1
+
+
+def train_within(folder: str, limit: str) -> None:
+    """Train in this process; prints its peak, the least limit and whether columns lay in files."""
+    graph = lotan.datasets.generate(60_000, 300_000, width=64, classes=8)
+    torch.manual_seed(0)
+    options = {"engine": "local", "epochs": 2, "progress": False}
+    trainer = lotan.Trainer(lotan.nn.GCN(64, 256, 3, 8, dropout=0.5), graph, **options, memory_limit=limit or None)
+    needs = trainer.job.needs(trainer.config)
+    if limit == "least":
+        trainer = lotan.Trainer(trainer.model, graph, **options, memory_limit=needs.least)
+    found = trainer.fit()
+    found.save(folder)
+    peak = sum(found.report["peak_memory_bytes"].values())
+    print(json.dumps({"peak": peak, "least": needs.least, "in_memory": needs.in_memory, "text": trainer.explain()}))
+
+
+def within(folder: Path, limit: str) -> dict[str, object]:
+    program = f"from tests.engines.local.test_on_disk import train_within; train_within({str(folder)!r}, {limit!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+def test_a_run_stays_within_the_least_limit_and_comes_to_the_same_bits(tmp_path: Path) -> None:
+    free = within(tmp_path / "free", "")
+    least = int(free["least"])
+    assert least < free["in_memory"]
+    limited = within(tmp_path / "limited", f"{-(-least >> 20) + 1}m")
+    assert limited["peak"] <= least + (1 << 20)
+    assert limited["peak"] < free["peak"]
+    assert "of columns and saved values lie in files" in str(limited["text"])
+    ours, theirs = (lotan.load(tmp_path / name).weights for name in ("limited", "free"))
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_auto_takes_files_only_where_no_engine_on_spark_fits() -> None:
+    graph = lotan.datasets.generate(300, 1500, width=8, classes=3)
+    trainer, big = lotan.Trainer(MODELS["GCN"](), graph, epochs=1), 1 << 40
+    job = trainer.job
+    needs = {name: replace(job.needs(trainer.config), engine=name, least=big) for name in ENGINES}
+    needs["local"] = replace(needs["local"], least=1 << 30, in_memory=big)
+    limited = replace(trainer.config, memory_limit="2g")
+    seconds = dict.fromkeys(ENGINES, 1.0)
+    found = choose_engine(limited, graph, needs, seconds)
+    assert found.name == "local"
+    assert "unless its columns lie in files" in found.reason
+    needs["blocks"] = replace(needs["blocks"], least=1 << 30)
+    assert choose_engine(limited, graph, needs, seconds).name != "local"
