@@ -293,7 +293,7 @@ def task_of(options: argparse.Namespace) -> Any:
     from lotan.errors import ConfigurationError
     from lotan.settings.tasks import LinkPrediction
 
-    given = {name: getattr(options, name, None) for name in LINK_OPTIONS}
+    given: dict[str, Any] = {name: getattr(options, name, None) for name in LINK_OPTIONS}
     given = {name: value for name, value in given.items() if value not in (None, False)}
     if options.task != "link":
         if given:
