@@ -145,7 +145,7 @@ def epoch_part(graph: lotan.Graph) -> list[str]:
              "ours": "Lotan"}  # fmt: skip
     lines = ["| | seconds of an epoch | Lotan ÷ this |", "|---|---|---|"]
     return lines + [
-        f"| {text} | {median[name]:.1f} | {median['ours'] / median[name]:.2f} |" for name, text in names.items()
+        f"| {text} | {median[name]:.1f} | {median['ours'] / median[name]:.3f} |" for name, text in names.items()
     ]
 
 

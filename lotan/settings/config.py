@@ -263,6 +263,11 @@ def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:
             raise ConfigurationError(f"{name} is for labels of vertices, and the task is LinkPrediction: {mend}")
     if config.metrics:
         raise ConfigurationError("metrics has further metrics of labels, and the task is LinkPrediction: leave it out")
+    if not isinstance(task.decoder, str) and (config.log_dir is not None or config.mlflow):
+        raise ConfigurationError(
+            "log_dir and mlflow keep the trained model, and the decoder is a module of your own, which is code and is not saved: "
+            "leave them out, or take a decoder by its name"
+        )
     if task.exclude_targets and not isinstance(config.regime, MiniBatch):
         raise ConfigurationError(
             "exclude_targets is True, but in full batch the links of the batch are all training links, and no messages would "

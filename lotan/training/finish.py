@@ -69,7 +69,7 @@ def finished(
 def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:
     assert isinstance(config.task, LinkPrediction)
     assert job.linked is not None
-    own = deepcopy(decoder).requires_grad_(False) if isinstance(decoder, OwnDecoder) else None
+    own = deepcopy(decoder).requires_grad_(False).eval() if isinstance(decoder, OwnDecoder) else None
     task = config.task
     return TrainedDecoder(task.decoder_name, job.loss.outputs, job.linked.links.names, task.shares, task.seed, own)
 

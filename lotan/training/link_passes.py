@@ -107,10 +107,13 @@ class LinkPasses(Passes):
         links = self._links.of(split)
         if not len(links):
             return statistics_of_links(split, 0, {})
-        rows = self._rows()
-        return statistics_of_links(
-            split, len(links), metrics_of(self._decoder, rows, links, self._links, self._task.seed)
-        )
+        rows, is_training = self._rows(), self._decoder.training
+        self._decoder.eval()  # a decoder of the user's own may have dropout
+        try:
+            found = metrics_of(self._decoder, rows, links, self._links, self._task.seed)
+        finally:
+            self._decoder.train(is_training)
+        return statistics_of_links(split, len(links), found)
 
     def _rows(self) -> Tensor:
         """Return the model's output for all vertices, in the graph's order. [vertices, width]."""

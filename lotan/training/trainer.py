@@ -158,6 +158,11 @@ class Trainer:
             raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
         if runs and not (isinstance(analyze, int) and analyze >= 1):
             raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
+        if (runs or alternatives) and self.job.linked is not None:
+            raise ConfigurationError(
+                f"{'analyze' if runs else 'alternatives'} measures or compares passes of models that predict labels, and the "
+                "task is LinkPrediction: leave it out"
+            )
         if (runs or alternatives) and self.job.batch is not None:
             asked = "analyze" if runs else "alternatives"
             raise ConfigurationError(

@@ -160,6 +160,7 @@ class Mixed(torch.nn.Module):
         self.relation = torch.nn.Parameter(torch.ones(3, ROWS))
 
     def forward(self, src, relation, dst):
+        assert self.training == torch.is_grad_enabled()  # ranks and predictions are those of evaluation
         return (src * self.relation[relation]).tanh().mul(dst).sum(1)
 
 
@@ -327,6 +328,10 @@ SETTINGS = {
     "loss": ({"loss": "mse"}, r"give lotan.LinkPrediction\(loss=...\)"),
     "excluded": ({"task": lotan.LinkPrediction(exclude_targets=True)}, "exclude_targets is True, but in full batch"),
     "class": ({"task": lotan.LinkPrediction}, r"call it: lotan.LinkPrediction\(\)"),
+    "own decoder": (
+        {"task": lotan.LinkPrediction(decoder=torch.nn.Bilinear(2, 2, 1)), "log_dir": "runs"},
+        "which is code and is not saved",
+    ),
     "negatives": ({"task": lotan.LinkPrediction(negatives=41)}, "negatives=41, but the graph has 40 vertices"),
     "monitor": ({"monitor": "accuracy"}, "link has mrr, hits@1"),
     "auc": ({"monitor": "auc"}, "monitor is 'auc', which links with relations do not have"),
@@ -339,6 +344,14 @@ def test_settings_that_do_not_fit_are_refused(options: dict[str, Any], error: st
     given = {"task": lotan.LinkPrediction(negatives=10), **options}
     with pytest.raises(ConfigurationError, match=error):
         lotan.Trainer(encoder(), graph(0), **given).job  # noqa: B018
+
+
+@pytest.mark.parametrize("asked", ["analyze", "alternatives"])
+def test_passes_without_pairs_are_not_measured(asked: str) -> None:
+    trainer = lotan.Trainer(encoder(), graph(0), task=lotan.LinkPrediction(negatives=10))
+    assert "ScorePairs(output) -> loss, d_output" in trainer.explain()
+    with pytest.raises(ConfigurationError, match=f"{asked} measures or compares"):
+        trainer.explain(**{asked: True})
 
 
 WRONG = {"decoder": "rescal", "negatives": 0, "loss": "hinge", "negative_sampling": "all", "filtered": "no",
