@@ -337,7 +337,8 @@ class Spec:
         return replace(self, calls=tuple(calls), output=output)
 
 
-Task = Literal["classification", "multilabel", "regression"]
+Task = Literal["classification", "multilabel", "regression", "link"]
+"""The kinds of tasks. The first three predict labels of vertices, and "link" scores pairs of vertices."""
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,8 @@ class LossForm:
 class LossSpec:
     """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean").
 
-    Classification with one output is binary: the output is the logit of class 1.
+    Classification with one output is binary: the output is the logit of class 1. The loss of a link task is not part of
+    the plan, see `planner.steps.score`.
     """
 
     task: Task
@@ -382,6 +384,11 @@ class LossSpec:
     def cuts(self) -> tuple[float, ...] | None:
         """The outputs that have the probabilities of `thresholds`, or None for 0."""
         return None if self.thresholds is None else tuple(log(one / (1 - one)) for one in self.thresholds)
+
+    @property
+    def of_pairs(self) -> bool:
+        """True if pairs of output rows are scored, and not each row by itself."""
+        return self.task == "link"
 
     @property
     def binary(self) -> bool:

@@ -10,7 +10,7 @@ from lotan.errors import GraphError
 from lotan.graph import spark_labels
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
-from lotan.graph.column_names import ColumnNames
+from lotan.graph.column_names import EDGE_SPLIT, RELATION, ColumnNames
 from lotan.graph.columns import MOST_EXACT, edge_columns, require_columns, vertex_columns
 from lotan.graph.faults import (
     fault,
@@ -106,7 +106,8 @@ def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
         if not (accepts("edge type", kind) and kind.whole):
             raise wrong_edge_type(names.edge_type, _type(edges, names.edge_type))
         found.append(named(names.edge_type).cast("bigint").alias("edge_type"))
-    return found
+    standard = {EDGE_SPLIT: names.edge_split, RELATION: names.relation}  # checked where they are read
+    return [*found, *(named(column).alias(name) for name, column in standard.items() if column is not None)]
 
 
 def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:

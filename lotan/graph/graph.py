@@ -24,6 +24,7 @@ from lotan.graph.description import description
 from lotan.graph.file_tables import open_table
 from lotan.graph.given_arrays import columns_of
 from lotan.graph.given_labels import settle
+from lotan.graph.given_types import GivenTypes
 from lotan.graph.groups import groups_of_table, no_groups_here, numbers_of_groups
 from lotan.graph.labels import (
     ClassWeights,
@@ -79,6 +80,8 @@ class Graph(GraphContent):
         dst: the name of the edges' column of destinations (default: "dst", or "target" if that is there).
         batch: the name of a column of whole numbers of the vertices, numbered from 0: the group of each vertex, which a
             model takes as `batch`; None for one group (default: None).
+
+    For link tasks the edges may also have the columns `split` and `relation`, see `lotan.LinkPrediction`.
 
     Raises:
         GraphError: vertices or edges are no table, or a name is no string.
@@ -234,6 +237,8 @@ class Graph(GraphContent):
         edge_type: npt.NDArray[np.generic] | None = None,
         edge_index: npt.NDArray[np.generic] | None = None,
         batch: npt.NDArray[np.generic] | None = None,
+        edge_split: npt.NDArray[np.generic] | None = None,
+        relation: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
@@ -253,6 +258,8 @@ class Graph(GraphContent):
             edge_type: types of the edges, integers [edges] from 0; None for none (default: None).
             edge_index: the edges, integers [2, edges], in place of `src` and `dst` (default: None).
             batch: the group of each vertex, whole numbers [vertices] from 0; None for one group (default: None).
+            edge_split: the split of each edge, for link tasks: as `split`, but [edges] (default: None).
+            relation: the relation of each edge, for link tasks: integers or strings [edges] (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -264,7 +271,8 @@ class Graph(GraphContent):
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
-        source = sources.of_columns(*columns_of(given | {"batch": batch}))
+        given |= {"batch": batch, "edge_split": edge_split, "relation": relation}
+        source = sources.of_columns(*columns_of(given))
         if batch is not None:
             source = replace(source, names=ColumnNames(batch="batch"))
         return cls._of(source, undirected)
@@ -362,10 +370,20 @@ class Graph(GraphContent):
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
-        names = self._source.names.standard_edges()
-        source = Source(names, load=lambda: as_given(changed), types=self._source.types)
-        graph = Graph._of(source, undirected=False)  # reverses are among the edges
-        graph.__dict__["_arrays"] = changed
+        return Graph.of_arrays(changed, self._source.names.standard_edges(), self._source.types)
+
+    @classmethod
+    def of_arrays(cls, arrays: GraphArrays, names: ColumnNames | None = None, types: GivenTypes | None = None) -> Graph:
+        """Return the graph of arrays that were made already, with reverses among their edges. The arrays are not copied.
+
+        Args:
+            arrays: sorted arrays, as `arrays()` returns them.
+            names: the names of the columns that they were read from, for words; None for the defaults (default: None).
+            types: the types of the vertices, if there are several (default: None).
+        """
+        source = Source(names or ColumnNames(), load=lambda: as_given(arrays), types=types)
+        graph = Graph._of(source, undirected=False)
+        graph.__dict__["_arrays"] = arrays
         return graph
 
     def for_task(self, task: Task | None) -> Graph:
