@@ -28,6 +28,7 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
     "weight": ("biuf", (1,), "numbers, [edges]"),
     "edge_attr": ("biuf", (1, 2), "numbers, [edges, width] or [edges]"),
     "edge_type": ("iu", (1,), "integers from 0, [edges]"),
+    "vertex_weight": ("biuf", (1,), "numbers, [vertices]"),
     "ids": ("iuUO", (1,), "integers or strings, [vertices]"),
     "label": ("biufUO", (1, 2), "numbers, [vertices] or [vertices, targets]; or strings, [vertices]"),
     "split": ("iufUO", (1,), "'train', 'val', 'test' and None, or -1 (none), 0, 1 and 2, [vertices]"),
@@ -60,7 +61,8 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     split = _split(held["split"]) if "split" in held else np.full(count, -1, dtype=np.int8)
     features, label = _float32(held["features"]), _label(held.get("label"), count)
     weight = _float32(held["weight"]) if "weight" in held else None
-    vertices = VertexColumns(ids, features, label, split)
+    of_vertices = _float32(held["vertex_weight"]) if "vertex_weight" in held else None
+    vertices = VertexColumns(ids, features, label, split, of_vertices)
     attributes, types = held.get("edge_attr"), _types(held.get("edge_type"))
     flat = attributes is not None and attributes.ndim == 1
     return vertices, EdgeColumns(src, dst, weight, attributes_of(attributes), types, flat)

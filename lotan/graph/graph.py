@@ -26,11 +26,14 @@ from lotan.graph.given_labels import settle
 from lotan.graph.labels import (
     ClassWeights,
     LabelStatistics,
+    TrainingWeights,
     class_counts,
     label_statistics,
     loss_spec,
     require_training_labels,
+    training_weights,
     weights_of,
+    with_vertex_weights,
 )
 from lotan.graph.places import is_uri
 from lotan.graph.sources import Source
@@ -75,6 +78,8 @@ class Graph(GraphContent):
         id: the name of the vertices' column of ids (default: "id").
         src: the name of the edges' column of sources (default: "src", or "source" if that is there).
         dst: the name of the edges' column of destinations (default: "dst", or "target" if that is there).
+        vertex_weight: the name of a column of the vertices with their weights in the loss, at least 0; None for none. A
+            column of the default name may be absent (default: "vertex_weight").
 
     Raises:
         GraphError: vertices or edges are no table, or a name is no string.
@@ -102,8 +107,9 @@ class Graph(GraphContent):
         id: str = "id",
         src: str = "src",
         dst: str = "dst",
+        vertex_weight: str | None = "vertex_weight",
     ) -> None:
-        names = column_names(features, label, split, weight, edge_features, edge_type, id, src, dst)
+        names = column_names(features, label, split, weight, edge_features, edge_type, id, src, dst, vertex_weight)
         self._begin(sources.of_tables(vertices, edges, names), undirected)
 
     @classmethod
@@ -228,6 +234,7 @@ class Graph(GraphContent):
         edge_attr: npt.NDArray[np.generic] | None = None,
         edge_type: npt.NDArray[np.generic] | None = None,
         edge_index: npt.NDArray[np.generic] | None = None,
+        vertex_weight: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
@@ -246,6 +253,8 @@ class Graph(GraphContent):
             edge_attr: attributes of the edges, numbers [edges, width] or [edges]; None for none (default: None).
             edge_type: types of the edges, integers [edges] from 0; None for none (default: None).
             edge_index: the edges, integers [2, edges], in place of `src` and `dst` (default: None).
+            vertex_weight: weights of the vertices in the loss, numbers of at least 0 [vertices]; None for equal weights
+                (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -257,6 +266,7 @@ class Graph(GraphContent):
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
+        given["vertex_weight"] = vertex_weight
         return cls._of(sources.of_columns(*columns_of(given)), undirected)
 
     @classmethod
@@ -265,9 +275,9 @@ class Graph(GraphContent):
 
         Args:
             data: a `torch_geometric.data.Data` with `x` and `edge_index`. These are read if they are there:
-                `edge_weight`; `edge_attr` and `edge_type`; `y`; `train_mask`, `val_mask` and `test_mask`; and `n_id`,
-                the ids of the vertices (default: 0, 1, ...). An `edge_attr` of one number for each edge is also the
-                weight, unless there is an `edge_weight`.
+                `edge_weight`; `edge_attr` and `edge_type`; `y`; `train_mask`, `val_mask` and `test_mask`; `n_id`, the ids
+                of the vertices (default: 0, 1, ...); and `vertex_weight`, their weights in the loss. An `edge_attr` of one
+                number for each edge is also the weight, unless there is an `edge_weight`.
 
         Raises:
             GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
@@ -308,18 +318,24 @@ class Graph(GraphContent):
         return self.num_vertices
 
     def relabelled(
-        self, label: npt.NDArray[np.generic] | None = None, split: npt.NDArray[np.int8] | None = None
+        self,
+        label: npt.NDArray[np.generic] | None = None,
+        split: npt.NDArray[np.int8] | None = None,
+        vertex_weight: npt.NDArray[np.float32] | None = None,
     ) -> Graph:
         """Return this graph, collected, with other labels and splits. Both graphs share all other arrays.
 
         Args:
             label: labels in the order and form of `arrays()`, or None for a graph without labels (default: None).
             split: splits in the order and form of `arrays()`, or None for a graph without splits (default: None).
+            vertex_weight: weights in the order and form of `arrays()`, or None for those of this graph (default: None).
         """
         arrays = self.arrays()
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
+        if vertex_weight is not None:
+            changed = replace(changed, vertex_weight=vertex_weight.copy())
         names = self._source.names.standard_edges()
         source = Source(names, load=lambda: as_given(changed), types=self._source.types)
         graph = Graph._of(source, undirected=False)  # reverses are among the edges
@@ -470,7 +486,24 @@ class Graph(GraphContent):
         require_training_labels(self.labels)
         if weights and task == "classification":
             counts = self.class_counts
-        return loss_spec(self.labels, task, outputs, weights, counts, form, metrics)
+        found = loss_spec(self.labels, task, outputs, weights, counts, form, metrics)
+        return with_vertex_weights(found, self.training_weights) if self.has_vertex_weights else found
+
+    @property
+    def has_vertex_weights(self) -> bool:
+        """True if the vertices have weights in the loss."""
+        if self._source.tables is None:
+            return self.arrays().vertex_weight is not None
+        return self.names.vertex_weight is not None
+
+    @cached_property
+    def training_weights(self) -> TrainingWeights:
+        """The sums of the weights of the training vertices, for a graph that has them. In Spark they take a job."""
+        if self._source.tables is None:
+            return training_weights(self.arrays())
+        from lotan.graph import frames
+
+        return frames.training_weights(self._tables, self.names)
 
     @cached_property
     def class_counts(self) -> tuple[int, ...]:

@@ -147,6 +147,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
     weights = graph.names.weight_words(graph.statistics.weighted)
+    if graph.has_vertex_weights:
+        weights += ", and of vertices in the loss"
     several = "" if graph.vertex_types is None else graph.vertex_types.words
     planned = planned.described(weights=weights, types=several)
     warnings = (
