@@ -459,6 +459,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["regime"] = repr(config.regime)
         settings["order of vertices in a batch"] = f"{job.batch.plan.levels} levels"
         settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
+    if config.penalty is not None:
+        settings["penalty"] = words_of(config.penalty)
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:
