@@ -10,6 +10,7 @@ from lotan.arguments import require_flag
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays, assemble
 from lotan.graph.column_names import ColumnNames
+from lotan.graph.given_tables import is_connect
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.sources import Source
 from planner.spec import Task
@@ -51,6 +52,11 @@ class GraphContent:
         if self._source.tables is not None:
             return "spark"
         return "memory" if self._source.files is None else "files"
+
+    @property
+    def on_connect(self) -> bool:
+        """True if the tables are those of a session of Spark Connect, which gives no access to Spark's JVM."""
+        return self._source.tables is not None and is_connect(self._source.tables[0])
 
     @property
     def notes(self) -> tuple[str, ...]:

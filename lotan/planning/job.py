@@ -324,7 +324,7 @@ class _OnDemand(dict[str, Found]):
 
 def session_master(graph: Graph, config: TrainerConfig) -> str | None:
     """Return the Spark master of the graph's session; None if the graph is elsewhere or will be collected for local."""
-    if graph.origin != "spark" or config.engine == "local":
+    if graph.origin != "spark" or config.engine == "local" or graph.on_connect:
         return None
     return graph.tables()[0].sparkSession.sparkContext.master
 
