@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 from torch import Tensor
 
 from lotan.arguments import described, nearest, require_number
@@ -160,7 +161,8 @@ def given_config(options: dict[str, Any]) -> TrainerConfig:
     if unknown:
         raise ConfigurationError(f"unknown setting {', '.join(unknown)}; {_meant(unknown[0], known)}")
     paths = {name: expanded(options[name]) for name in _PATHS if str(options.get(name)).startswith("~")}
-    return TrainerConfig(**{**options, **paths})
+    plain = {name: value.item() for name, value in options.items() if isinstance(value, np.generic)}
+    return TrainerConfig(**{**options, **plain, **paths})
 
 
 def _meant(unknown: str, known: list[str]) -> str:
