@@ -26,12 +26,10 @@ from lotan.graph.given_labels import settle
 from lotan.graph.labels import (
     ClassWeights,
     LabelStatistics,
-    TrainingWeights,
     class_counts,
     label_statistics,
     loss_spec,
     require_training_labels,
-    training_weights,
     weights_of,
     with_vertex_weights,
 )
@@ -488,22 +486,6 @@ class Graph(GraphContent):
             counts = self.class_counts
         found = loss_spec(self.labels, task, outputs, weights, counts, form, metrics)
         return with_vertex_weights(found, self.training_weights) if self.has_vertex_weights else found
-
-    @property
-    def has_vertex_weights(self) -> bool:
-        """True if the vertices have weights in the loss."""
-        if self._source.tables is None:
-            return self.arrays().vertex_weight is not None
-        return self.names.vertex_weight is not None
-
-    @cached_property
-    def training_weights(self) -> TrainingWeights:
-        """The sums of the weights of the training vertices, for a graph that has them. In Spark they take a job."""
-        if self._source.tables is None:
-            return training_weights(self.arrays())
-        from lotan.graph import frames
-
-        return frames.training_weights(self._tables, self.names)
 
     @cached_property
     def class_counts(self) -> tuple[int, ...]:

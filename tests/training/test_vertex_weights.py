@@ -103,6 +103,7 @@ def test_weights_come_from_a_column_and_survive_saving(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.arrays().vertex_weight, weight)
     trainer = lotan.Trainer(_pair()[0], lotan.Graph.read(tmp_path / "graph"), engine="local", progress=False)
     assert "weights: none, and of vertices in the loss" in trainer.explain()
+    assert "3 classes, weighted in the loss" in repr(graph)
     plain = lotan.Graph.read(tmp_path / "graph", vertex_weight=None)
     assert plain.arrays().vertex_weight is None
     with pytest.raises(GraphError, match="importance"):
