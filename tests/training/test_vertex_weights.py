@@ -106,6 +106,8 @@ def test_weights_come_from_a_column_and_survive_saving(tmp_path: Path) -> None:
     assert "3 classes, weighted in the loss" in repr(graph)
     plain = lotan.Graph.read(tmp_path / "graph", vertex_weight=None)
     assert plain.arrays().vertex_weight is None
+    run = lotan.Trainer(_pair()[0], graph, engine="local", epochs=1, progress=False).fit()
+    pd.testing.assert_frame_equal(run.model.predict(plain, engine="local"), run.predict())  # reads no weights
     with pytest.raises(GraphError, match="importance"):
         lotan.Graph(vertices, edges, vertex_weight=["importance"])  # type: ignore[arg-type]
 
