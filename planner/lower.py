@@ -32,7 +32,18 @@ from planner.nodes import (
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.schedule import in_turn
-from planner.spec import CHUNK_MAX, CHUNK_SUM, Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
+from planner.spec import (
+    CHUNK_MAX,
+    CHUNK_SUM,
+    TARGETS,
+    Argument,
+    Call,
+    EdgeSet,
+    LossSpec,
+    ParameterSpec,
+    Ref,
+    operator_name,
+)
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from planner.steps.score import GIVEN, ScoreStep
@@ -348,7 +359,7 @@ def _schedule(
         waiting.append(_pipe(stages[index], collects, "turn" if index == last and scored is None else "forward"))
     if scored is not None:
         waiting.append(ScoreStep(OUTPUT, Column(GIVEN, (scored,))))
-    there = {node.name for node in cut.names if isinstance(node, StaticColumn)} | {"label", "split"}
+    there = {node.name for node in cut.names if isinstance(node, StaticColumn)} | set(TARGETS)
     return in_turn(waiting, there)
 
 
@@ -366,8 +377,8 @@ def _collects(stage: Stage) -> list[CollectStep]:
 def _pipe(stage: Stage, collects: list[CollectStep], mode: Literal["forward", "turn"]) -> PipeStep:
     inputs = tuple(value.column for value in stage.inputs if value.role != "source")
     collections = tuple(collect.output for collect in collects)
-    if mode == "turn":
-        return PipeStep(stage.name, mode, (*inputs, "label", "split"), collections, (), ())
+    if stage.loss is not None:
+        return PipeStep(stage.name, mode, (*inputs, *stage.loss.targets), collections, (), ())
     outputs = tuple(Column(output.column, output.shape, few=output.few) for output in stage.outputs)
     return PipeStep(stage.name, mode, inputs, collections, (), outputs)
 

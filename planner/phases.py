@@ -88,7 +88,7 @@ def _predicting(steps: tuple[Step, ...], loss: LossSpec) -> tuple[Step, ...]:
     """Return the steps of a forward pass with a last step that yields the model's output. They score no pairs."""
     steps = steps[:-1] if loss.of_pairs else steps
     last = _last(steps)
-    inputs = tuple(name for name in last.inputs if name not in ("label", "split"))
+    inputs = tuple(name for name in last.inputs if name not in loss.targets)
     output = Column(OUTPUT, (loss.outputs,))
     return (*steps[:-1], replace(last, mode="predict", inputs=inputs, outputs=(output,)))
 
@@ -114,7 +114,8 @@ def assemble(draft: Draft) -> Draft:
     trainable += [step.parameter for step in epoch.steps if isinstance(step, LearnedRowsGradientStep)]
     roots = (*[draft.train] * trains, *[draft.evaluate] * evaluates)
     columns = {column.name: column for root in roots for column in static_columns(root)}
-    labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
+    labels = [Column("label", (), static=True), Column("split", (), "int8", static=True)]
+    labels += [Column("vertex_weight", (1,), static=True)] * draft.model.loss.vertex_weights
     plan = Plan(
         stages=(*(epoch.stages if trains else ()), *(inference.stages if evaluates else ())),
         train=turned(epoch.steps) if trains else (),

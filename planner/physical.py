@@ -116,7 +116,9 @@ class Stage:
     parameters: tuple[ParameterSpec, ...]  # the parameters that its calls read
     calls: tuple[Call, ...]
     outputs: tuple[StageOutput, ...]
-    loss: LossSpec | None = None  # only in the last stage: compares its output with "label", on rows that "split" names
+    loss: LossSpec | None = (
+        None  # only in the last stage: compares its output with "label", on rows that "split" names, see `LossSpec.targets`
+    )
     edge_sets: tuple[EdgeSet, ...] = ()  # edge sets whose in-edges a chunk needs, one CSR matrix each
     overflow: Overflow = "recompute"
     counts: Counts = "train"  # for the last stage: the splits whose loss and metrics a turn counts

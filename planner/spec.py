@@ -92,7 +92,7 @@ def divisor(kind: TotalKind, vertices: int) -> int:
     return {"sum": 1, "sample": vertices - 1}.get(kind, vertices)
 
 
-STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
+STATIC_COLUMNS = ("features", "label", "split", "vertex_weight", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 """The graph's own columns.
 
 `in_degree` is float32 and at least 1. `gcn_scale` is (weighted in-degree)^-1/2, or 0 where that is not finite. Both are there
@@ -341,6 +341,10 @@ Task = Literal["classification", "multilabel", "regression", "link"]
 """The kinds of tasks. The first three predict labels of vertices, and "link" scores pairs of vertices."""
 
 
+TARGETS = ("label", "split", "vertex_weight")
+"""The columns that a loss may read beside the model's output. The last one is there for graphs with weights of vertices."""
+
+
 @dataclass(frozen=True)
 class LossForm:
     """A loss other than the task's own.
@@ -379,6 +383,12 @@ class LossSpec:
     metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
     # the probabilities above which labels count as predicted, or for two classes with one output class 1; None: 0.5
     thresholds: tuple[float, ...] | None = None
+    vertex_weights: bool = False  # True if the terms of a vertex are multiplied by the graph's column "vertex_weight"
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The graph's columns that the loss reads, in the order of `TARGETS`."""
+        return TARGETS if self.vertex_weights else TARGETS[:2]
 
     @property
     def cuts(self) -> tuple[float, ...] | None:

@@ -19,6 +19,7 @@ COLUMNS = {
     "features": "features: a column of arrays, several of numbers (a,b,c), or a pattern such as 'f_*' (default: features)",
     "label": "labels (default: label, if it is there)",
     "split": "splits, or three masks (train,val,test) (default: split, if it is there)",
+    "vertex_weight": "weights of the vertices in the loss (default: vertex_weight, if it is there)",
     "src": "sources of the edges (default: src, or source)",
     "dst": "destinations of the edges (default: dst, or target)",
     "weight": "weights of the edges (default: weight, if it is there)",

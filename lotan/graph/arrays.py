@@ -34,6 +34,7 @@ class VertexColumns:
     features: npt.NDArray[np.float32]  # [vertices, width]
     label: GivenLabels
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
+    weight: Weights | None = None  # [vertices], in the loss
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class GraphArrays:
     edge_type: Types | None = None  # [edges]
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
     flat: bool = False  # True if attributes were given as one number for each edge, [edges]
+    vertex_weight: Weights | None = None  # [vertices], in the loss
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
@@ -167,6 +169,7 @@ def assemble(
         edge_type=types,
         classes=settled.classes,
         flat=edges.flat,
+        vertex_weight=None if vertices.weight is None else _own(vertices.weight[order]),
     )
 
 
@@ -174,7 +177,7 @@ def as_given(graph: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
     """Return the columns of which `assemble` makes these arrays: with ids in place of positions."""
     label = graph.label
     missing = label == -1 if label.ndim == 1 else np.isnan(label).all(axis=1)
-    vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split)
+    vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split, graph.vertex_weight)
     ends = graph.ids[graph.src], graph.ids[graph.dst]
     return vertices, EdgeColumns(*ends, graph.weight, graph.edge_attr, graph.edge_type, graph.flat)
 

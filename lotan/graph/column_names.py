@@ -41,6 +41,7 @@ class ColumnNames:
     # The columns of edges that only link tasks read, see `with_links`. They may be absent.
     edge_split: str | None = None
     relation: str | None = None
+    vertex_weight: str | None = "vertex_weight"  # a column of this default name may be absent
     # The reading of labels in Spark, which `lotan.graph.frames.settled` finds: as classes (True) or as numbers (False).
     as_classes: bool | None = None
     as_missing: int | None = None  # the number among targets that stands for no label
@@ -95,27 +96,24 @@ class ColumnNames:
     def present(self, columns: Sequence[str]) -> ColumnNames:
         """Return the names as a table of vertices has them. Calling it twice changes nothing.
 
-        Features, label and split are left out if they have their default names and are not there. Three masks stand in for the
-        split, and a pattern of features becomes the columns that it matches.
+        Features, label, split and weights are left out if they have their default names and are not there. Three masks stand in
+        for the split, and a pattern of features becomes the columns that it matches.
 
         >>> names = ColumnNames(features="f_*").present(["id", "f_a", "f_b", "train_mask", "val_mask", "test_mask"])
         >>> names.features, names.label, names.split
         (('f_a', 'f_b'), None, ('train_mask', 'val_mask', 'test_mask'))
         """
         label = None if self.label == "label" and "label" not in columns else self.label
-        split = self.split
+        weight, split = self.vertex_weight, self.split
+        weight = None if weight == "vertex_weight" and weight not in columns else weight
         if split == "split" and "split" not in columns:
             masks = tuple(mask if mask in columns else "" for mask in MASKS)
             split = masks if masks[0] else None
-        taken = {
-            self.id,
-            self.batch,
-            *((label,) if label else ()),
-            *((split,) if isinstance(split, str) else split or ()),
-        }
+        splits = (split,) if isinstance(split, str) else split or ()
+        taken = {name for name in (self.id, self.batch, label, weight, *splits) if name}
         absent = self.features == "features" and "features" not in columns
         features = () if absent else _matched(self.features, columns, taken)
-        return replace(self, label=label, split=split, features=features)
+        return replace(self, label=label, split=split, features=features, vertex_weight=weight)
 
     def present_edges(self, columns: Sequence[str]) -> ColumnNames:
         """Return the names as a table of edges has them. Calling it twice changes nothing.
@@ -145,8 +143,8 @@ class ColumnNames:
 
     def of_vertices(self) -> list[str]:
         """Return the columns that are read from the vertices."""
-        labels = [name for name in (self.label, self.batch) if name]
-        return list(dict.fromkeys([self.id, *self.feature_columns, *labels, *self.split_columns]))
+        others = [name for name in (self.label, self.batch, *self.split_columns, self.vertex_weight) if name]
+        return list(dict.fromkeys([self.id, *self.feature_columns, *others]))
 
     def of_edges(self) -> list[str]:
         """Return the columns that are read from the edges."""
@@ -164,6 +162,7 @@ def column_names(
     id: Any = "id",
     src: Any = "src",
     dst: Any = "dst",
+    vertex_weight: Any = "vertex_weight",
     batch: Any = None,
 ) -> ColumnNames:
     """Return the names that a user gives, see `lotan.Graph` for the arguments.
@@ -171,7 +170,14 @@ def column_names(
     Raises:
         GraphError: a name is no string.
     """
-    for name, column in (("label", label), ("weight", weight), ("edge_type", edge_type), ("batch", batch)):
+    optional = {
+        "label": label,
+        "weight": weight,
+        "edge_type": edge_type,
+        "vertex_weight": vertex_weight,
+        "batch": batch,
+    }
+    for name, column in optional.items():
         if column is not None and not isinstance(column, str):
             raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
     for name, column in (("id", id), ("src", src), ("dst", dst)):
@@ -189,7 +195,8 @@ def column_names(
         id,
         src,
         dst,
-        batch,
+        vertex_weight=vertex_weight,
+        batch=batch,
     )
 
 

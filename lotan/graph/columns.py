@@ -68,6 +68,7 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
         features=_with_groups(table, ids, names),
         label=_label(table, ids, names.label),
         split=_split(table, ids, names),
+        weight=None if names.vertex_weight is None else _numbers(table, "vertices", names.vertex_weight, ids),
     )
 
 

@@ -71,7 +71,7 @@ def require_plain(place: Place, files: FileSystem, path: str) -> None:
     name = _managed_format(files, path)
     if name is not None:
         form = name.split()[0].lower()
-        problem = f"is a {name} table, whose Parquet files may hold deleted rows"
+        problem = f"is a table of {name}, whose Parquet files may hold deleted rows"
         mend = f'Let Spark read it: give format="{form}", or --format {form}.'
         raise fault(place.name, "", problem, mend)
 

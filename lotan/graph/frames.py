@@ -23,7 +23,7 @@ from lotan.graph.faults import (
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.groups import GroupNumbers
 from lotan.graph.kinds import Kind, accepts, kind_of_spark
-from lotan.graph.labels import LabelStatistics
+from lotan.graph.labels import LabelStatistics, TrainingWeights
 from lotan.graph.spark_names import named
 from lotan.graph.splits import NOTHING, SPELLINGS
 from planner.degrees import Degrees
@@ -39,16 +39,24 @@ _FEATURES = "array<float>"
 def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
     """Return the vertices as id (integer or string), features array<float>, label (int or array<float>) and split (string).
 
+    Weights of vertices follow as vertex_weight float, if the graph has them.
+
     Raises:
         GraphError: a column is missing or has a wrong type. The values are not checked.
     """
     names = names.present(vertices.columns)
     require_columns("vertices", names.of_vertices(), vertices.columns)
+    weights = []
+    if names.vertex_weight is not None:
+        if not accepts("number", _kind(vertices, names.vertex_weight)):
+            raise wrong_type("vertices", names.vertex_weight, _type(vertices, names.vertex_weight))
+        weights = [named(names.vertex_weight).cast("float").alias("vertex_weight")]
     return vertices.select(
         id_of(vertices, "vertices", names.id).alias("id"),
         _with_groups(vertices, names).alias("features"),
         spark_labels.standard(vertices, names).alias("label"),
         split_of(vertices, names).alias("split"),
+        *weights,
     )
 
 
@@ -117,9 +125,17 @@ def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
     split = F.coalesce(*(F.when(F.col("split") == name, code) for code, name in enumerate(SPLITS)), F.lit(-1))
     label = F.coalesce("label", F.lit(-1)) if is_class(vertices) else F.col("label")
     return (
-        vertices.select(_wide(vertices, "id"), "features", label.alias("label"), split.alias("split")),
+        vertices.select(
+            _wide(vertices, "id"), "features", label.alias("label"), split.alias("split"), *_listed(vertices)
+        ),
         edges.select(_wide(edges, "src"), _wide(edges, "dst"), *edges.columns[2:]),
     )
+
+
+def _listed(vertices: DataFrame) -> list[Column]:
+    """Return the weights of vertices as an array of one number, which engines carry as they carry features."""
+    name = "vertex_weight"
+    return [F.array(name).alias(name)] if name in vertices.columns else []
 
 
 def is_class(vertices: DataFrame) -> bool:
@@ -138,7 +154,7 @@ def from_arrays(spark: SparkSession, graph: GraphArrays) -> Tables:
     if not is_sparse(graph):
         return spark.createDataFrame(vertex_tables(graph)).coalesce(tasks), edges
     sent = spark.createDataFrame(sparse_vertex_table(graph)).coalesce(tasks)
-    fields = [*(sent.schema[name] for name in ("id", "label", "split"))]
+    fields = [field for field in sent.schema.fields if field.name not in ("positions", "values")]
     fields.insert(1, T.StructField("features", T.ArrayType(T.FloatType())))
     return sent.mapInArrow(densify(graph.features.shape[1]), T.StructType(fields)), edges
 
@@ -161,7 +177,7 @@ def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwr
         vertices = vertices.withColumn("label", F.get(texts, F.col("label")))
     if not names.present(tables[0].columns).feature_columns:
         vertices = vertices.drop("features")
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"  # Spark Connect knows it by this name alone
     vertices.write.mode(mode).parquet(f"{path}/{VERTICES}")
     (edges if names.weight is not None else edges.drop("weight")).write.mode(mode).parquet(f"{path}/{EDGES}")
 
@@ -255,6 +271,21 @@ def class_counts(tables: Tables, names: ColumnNames) -> tuple[int, ...]:
     training = vertices.where((F.col("split") == SPLITS[0]) & (F.col("label") >= 0))
     counts = {row[0]: row[1] for row in training.groupBy("label").count().collect()}
     return tuple(counts.get(number, 0) for number in range(max(counts, default=-1) + 1))
+
+
+def training_weights(tables: Tables, names: ColumnNames) -> TrainingWeights:
+    """Return the sums of the weights of training vertices, with one job that returns a row for each class."""
+    vertices = standard_vertices(tables[0], names)
+    training, label, weight = vertices.where(F.col("split") == SPLITS[0]), F.col("label"), F.col("vertex_weight")
+    weight = weight.cast("double")
+    if is_class(vertices):
+        sums = {row[0]: row[1] for row in training.where(label >= 0).groupBy("label").agg(F.sum(weight)).collect()}
+        classes = tuple(float(sums.get(number, 0.0)) for number in range(max(sums, default=-1) + 1))
+        return TrainingWeights(sum(classes), classes)
+    known = F.size(F.coalesce(F.filter(label, lambda value: ~F.isnan(value)), F.array().cast(_FEATURES)))
+    some, whole = F.when(known > 0, weight), F.when((known > 0) & (known == F.size(label)), weight)
+    row = training.agg(F.sum(some), F.sum(weight * known), F.sum(whole)).collect()[0]
+    return TrainingWeights(row[0] or 0.0, (), row[1] or 0.0, row[2] or 0.0)
 
 
 def _type(table: DataFrame, column: str) -> str:

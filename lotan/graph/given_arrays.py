@@ -31,6 +31,7 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
     "edge_type": ("iu", (1,), "integers from 0, [edges]"),
     "edge_split": ("iufUO", (1,), "'train', 'val', 'test' and None, or -1 (none), 0, 1 and 2, [edges]"),
     "relation": ("iuUO", (1,), "integers or strings, [edges]"),
+    "vertex_weight": ("biuf", (1,), "numbers, [vertices]"),
     "ids": ("iuUO", (1,), "integers or strings, [vertices]"),
     "batch": ("iuf", (1,), "whole numbers from 0, [vertices]"),
     "label": ("biufUO", (1, 2), "numbers, [vertices] or [vertices, targets]; or strings, [vertices]"),
@@ -66,7 +67,8 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     if "batch" in held:
         features = np.concatenate([features, _float32(held["batch"])[:, np.newaxis]], axis=1)
     weight = _float32(held["weight"]) if "weight" in held else None
-    vertices = VertexColumns(ids, features, label, split)
+    of_vertices = _float32(held["vertex_weight"]) if "vertex_weight" in held else None
+    vertices = VertexColumns(ids, features, label, split, of_vertices)
     attributes, types = held.get("edge_attr"), _types(held.get("edge_type"))
     flat = attributes is not None and attributes.ndim == 1
     of_edges = _split(held["edge_split"], "edge_split") if "edge_split" in held else None

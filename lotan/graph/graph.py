@@ -34,6 +34,7 @@ from lotan.graph.labels import (
     loss_spec,
     require_training_labels,
     weights_of,
+    with_vertex_weights,
 )
 from lotan.graph.places import is_uri
 from lotan.graph.sources import Source
@@ -78,6 +79,8 @@ class Graph(GraphContent):
         id: the name of the vertices' column of ids (default: "id").
         src: the name of the edges' column of sources (default: "src", or "source" if that is there).
         dst: the name of the edges' column of destinations (default: "dst", or "target" if that is there).
+        vertex_weight: the name of a column of the vertices with their weights in the loss, at least 0; None for none. A
+            column of the default name may be absent (default: "vertex_weight").
         batch: the name of a column of whole numbers of the vertices, numbered from 0: the group of each vertex, which a
             model takes as `batch`; None for one group (default: None).
 
@@ -109,9 +112,11 @@ class Graph(GraphContent):
         id: str = "id",
         src: str = "src",
         dst: str = "dst",
+        vertex_weight: str | None = "vertex_weight",
         batch: str | None = None,
     ) -> None:
-        names = column_names(features, label, split, weight, edge_features, edge_type, id, src, dst, batch)
+        of_edges = {"weight": weight, "edge_features": edge_features, "edge_type": edge_type, "src": src, "dst": dst}
+        names = column_names(features, label, split, id=id, vertex_weight=vertex_weight, batch=batch, **of_edges)
         self._begin(sources.of_tables(vertices, edges, names), undirected)
 
     @classmethod
@@ -239,6 +244,7 @@ class Graph(GraphContent):
         batch: npt.NDArray[np.generic] | None = None,
         edge_split: npt.NDArray[np.generic] | None = None,
         relation: npt.NDArray[np.generic] | None = None,
+        vertex_weight: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
@@ -260,6 +266,8 @@ class Graph(GraphContent):
             batch: the group of each vertex, whole numbers [vertices] from 0; None for one group (default: None).
             edge_split: the split of each edge, for link tasks: as `split`, but [edges] (default: None).
             relation: the relation of each edge, for link tasks: integers or strings [edges] (default: None).
+            vertex_weight: weights of the vertices in the loss, numbers of at least 0 [vertices]; None for equal weights
+                (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -271,10 +279,10 @@ class Graph(GraphContent):
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
-        given |= {"batch": batch, "edge_split": edge_split, "relation": relation}
+        given |= {"batch": batch, "edge_split": edge_split, "relation": relation, "vertex_weight": vertex_weight}
         source = sources.of_columns(*columns_of(given))
         if batch is not None:
-            source = replace(source, names=ColumnNames(batch="batch"))
+            source = replace(source, names=replace(source.names, batch="batch"))
         return cls._of(source, undirected)
 
     @classmethod
@@ -284,8 +292,8 @@ class Graph(GraphContent):
         Args:
             data: a `torch_geometric.data.Data` with `x` and `edge_index`. These are read if they are there:
                 `edge_weight`; `edge_attr` and `edge_type`; `y`; `batch`, the group of each vertex; `train_mask`, `val_mask`
-                and `test_mask`; and `n_id`, the ids of the vertices (default: 0, 1, ...). An `edge_attr` of one number for
-                each edge is also the weight, unless there is an `edge_weight`.
+                and `test_mask`; `n_id`, the ids of the vertices (default: 0, 1, ...); and `vertex_weight`, their weights in
+                the loss. An `edge_attr` of one number for each edge is also the weight, unless there is an `edge_weight`.
 
         Raises:
             GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
@@ -358,18 +366,24 @@ class Graph(GraphContent):
         return self.num_vertices
 
     def relabelled(
-        self, label: npt.NDArray[np.generic] | None = None, split: npt.NDArray[np.int8] | None = None
+        self,
+        label: npt.NDArray[np.generic] | None = None,
+        split: npt.NDArray[np.int8] | None = None,
+        vertex_weight: npt.NDArray[np.float32] | None = None,
     ) -> Graph:
         """Return this graph, collected, with other labels and splits. Both graphs share all other arrays.
 
         Args:
             label: labels in the order and form of `arrays()`, or None for a graph without labels (default: None).
             split: splits in the order and form of `arrays()`, or None for a graph without splits (default: None).
+            vertex_weight: weights in the order and form of `arrays()`, or None for those of this graph (default: None).
         """
         arrays = self.arrays()
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
+        if vertex_weight is not None:
+            changed = replace(changed, vertex_weight=vertex_weight.copy())
         return Graph.of_arrays(changed, self._source.names.standard_edges(), self._source.types)
 
     @classmethod
@@ -532,7 +546,8 @@ class Graph(GraphContent):
         require_training_labels(self.labels)
         if weights and task == "classification":
             counts = self.class_counts
-        return loss_spec(self.labels, task, outputs, weights, counts, form, metrics)
+        found = loss_spec(self.labels, task, outputs, weights, counts, form, metrics)
+        return with_vertex_weights(found, self.training_weights) if self.has_vertex_weights else found
 
     @cached_property
     def class_counts(self) -> tuple[int, ...]:

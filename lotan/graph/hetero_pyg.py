@@ -148,6 +148,8 @@ def _tables(arrays: GraphArrays, given: GivenTypes) -> tuple[Tables, list[Array]
             vertices[name]["features"] = arrays.features[here, : types.widths[number]]
         if number == types.target:
             vertices[name] |= {"label": arrays.label[here], "split": arrays.split[here]}
+            if arrays.vertex_weight is not None:
+                vertices[name]["vertex_weight"] = arrays.vertex_weight[here]
     return vertices, all_ids
 
 

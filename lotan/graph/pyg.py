@@ -49,6 +49,7 @@ def arrays_of(data: Any) -> dict[str, Any]:
         "label": _label(data, len(x)),
         "split": _split(data, len(x)),
         "ids": ids,
+        "vertex_weight": _vertex_weight(data, len(x)),
         "edge_attr": _of_edges(data, "edge_attr", edges, "numbers"),
         "edge_type": _of_edges(data, "edge_type", edges, "integers"),
         "batch": _batch(data, len(x)),
@@ -78,6 +79,8 @@ def data_of(arrays: GraphArrays, grouped: bool = False) -> Any:
         data.batch = x[:, -1].long()
     if arrays.weight is not None:
         data.edge_weight = torch.from_numpy(arrays.weight.copy())
+    if arrays.vertex_weight is not None:
+        data.vertex_weight = torch.from_numpy(arrays.vertex_weight.copy())
     if arrays.edge_attr is not None:
         attributes = torch.from_numpy(arrays.edge_attr.copy())
         data.edge_attr = attributes[:, 0] if arrays.flat else attributes
@@ -138,6 +141,16 @@ def _weight(data: Any, edges: int) -> Array | None:
     if array.ndim != 1:
         raise GraphError(_misshapen("edge_weight", array, edges, "one number"))
     return array
+
+
+def _vertex_weight(data: Any, vertices: int) -> Array | None:
+    value = _attribute(data, "vertex_weight")
+    if value is None:
+        return None
+    weight = _array("vertex_weight", value)
+    if weight.shape != (vertices,):
+        raise GraphError(f"data.vertex_weight: has shape {list(weight.shape)}; expected one number for each vertex.")
+    return weight
 
 
 def _of_edges(data: Any, name: str, edges: int, what: str) -> Array | None:

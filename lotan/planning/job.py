@@ -165,6 +165,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
     weights = graph.names.weight_words(graph.statistics.weighted)
+    if graph.has_vertex_weights:
+        weights += ", and of vertices in the loss"
     several = "" if graph.vertex_types is None else graph.vertex_types.words
     planned = planned.described(weights=weights, types=several)
     warnings = (
@@ -344,7 +346,7 @@ class _OnDemand(dict[str, Found]):
 
 def session_master(graph: Graph, config: TrainerConfig) -> str | None:
     """Return the Spark master of the graph's session; None if the graph is elsewhere or will be collected for local."""
-    if graph.origin != "spark" or config.engine == "local":
+    if graph.origin != "spark" or config.engine == "local" or graph.on_connect:
         return None
     return graph.tables()[0].sparkSession.sparkContext.master
 
@@ -500,6 +502,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
     if job.linked is not None:
         settings["links"] = f"{config.task!r} on {job.linked.links.digest}"
+    if config.penalty is not None:
+        settings["penalty"] = words_of(config.penalty)
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:

@@ -202,7 +202,8 @@ class TrainedModel:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
             self._check(graph)
             weights = self._weights_for(graph, unseen)
-            choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
+            loss = replace(self.loss, vertex_weights=False)  # predictions read no weights, which the graph may lack
+            choice, planned, needs = plan_for(self.spec, self.spec, loss, graph, config)
             for warning in (*idle_settings(choice.name, config, graph), *self._differences(graph)):
                 log.warning("%s", warning)
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))

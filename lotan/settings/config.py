@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import numpy as np
+from torch import Tensor
 
 from lotan.arguments import described, nearest, require_number
 from lotan.errors import ConfigurationError
@@ -58,6 +61,9 @@ class TrainerConfig:
     loss: LossSetting | None = None
     # weights of classes or labels in the loss: one for each in order, a mapping from classes to weights, or "balanced"
     class_weights: Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"] | None = None
+    # a term of the loss that depends on parameters alone: a function of a mapping from their names to them that returns
+    # one number, such as lambda parameters: 5e-4 * parameters["convs.0.lin.weight"].square().sum(); None: none
+    penalty: Callable[[Mapping[str, Tensor]], Tensor] | None = None
     metrics: Sequence[str] = ()  # further metrics: "roc_auc", "average_precision", "f1" (of each class)
     # the probability above which a label counts as predicted, or one for each label; also for two classes with one output
     threshold: float | Sequence[float] | None = None  # None: 0.5
@@ -160,7 +166,8 @@ def given_config(options: dict[str, Any]) -> TrainerConfig:
     if unknown:
         raise ConfigurationError(f"unknown setting {', '.join(unknown)}; {_meant(unknown[0], known)}")
     paths = {name: expanded(options[name]) for name in _PATHS if str(options.get(name)).startswith("~")}
-    return TrainerConfig(**{**options, **paths})
+    plain = {name: value.item() for name, value in options.items() if isinstance(value, np.generic)}
+    return TrainerConfig(**{**options, **plain, **paths})
 
 
 def _meant(unknown: str, known: list[str]) -> str:
@@ -194,6 +201,10 @@ def _check_numbers(config: TrainerConfig) -> None:
         require_number("Trainer", "clip_grad_norm", config.clip_grad_norm, 0.0)
     if config.loss is not None:
         named_loss(config.loss)
+    if config.penalty is not None and (isinstance(config.penalty, type) or not callable(config.penalty)):
+        raise ConfigurationError(
+            f"penalty is {described(config.penalty)}; expected a function of the parameters by name that returns one number"
+        )
     if config.class_weights is not None:
         _check_weights(config.class_weights)
     if config.threshold is not None:

@@ -116,6 +116,7 @@ def encode_loss(loss: LossSpec) -> Plain:
         "form": None if loss.form is None else _encode_form(loss.form),
         "metrics": list(loss.metrics),
         "thresholds": None if loss.thresholds is None else list(loss.thresholds),
+        "vertex_weights": loss.vertex_weights,
     }
 
 
@@ -317,6 +318,7 @@ def decode_loss(data: Any) -> LossSpec:
         form=read.optional("form", _decode_form) if read.has("form") else None,
         metrics=read.items("metrics", _decode_metric) if read.has("metrics") else (),
         thresholds=read.optional("thresholds", _decode_weights) if read.has("thresholds") else None,
+        vertex_weights=read.has("vertex_weights") and read.flag("vertex_weights"),
     )
     if not all(0 < one < 1 for one in loss.thresholds or ()):
         raise StageError(f"loss: thresholds are {loss.thresholds}, expected numbers above 0 and below 1")

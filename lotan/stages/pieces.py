@@ -14,6 +14,7 @@ from lotan.stages.chunk import Chunk, Places, SavedTogether
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import StageInput, StageOutput
+from planner.spec import TARGETS
 
 
 class Pieces:
@@ -78,8 +79,8 @@ class Pieces:
         for first in range(0, chunk.rows, self._rows):
             rows = slice(first, min(chunk.rows, first + self._rows))
             values = {name: value if name in self._totals else value[rows] for name, value in chunk.values.items()}
-            label, split = (None if one is None else one[rows] for one in (chunk.label, chunk.split))
-            yield rows, Chunk(chunk.keys[rows], values, {}, label, split)
+            targets = {name: one[rows] for name in TARGETS if (one := getattr(chunk, name)) is not None}
+            yield rows, Chunk(chunk.keys[rows], values, **targets)
 
 
 def _memory(values: Sequence[StageInput | StageOutput], run: StageRun) -> dict[str, Tensor]:

@@ -347,7 +347,12 @@ def _gradients(
 ) -> list[tuple[str, Tensor, Tensor]]:
     buffers = {name for layer in spec.tracked for name in (layer.mean, layer.variance)}
     names = [p.name for p in spec.parameters if p.trainable and p.name not in buffers]
-    if not names or not given.requires_grad or not expected.requires_grad:
+    if names and not expected.requires_grad:
+        raise ModelError(
+            f"forward returns a tensor without a gradient, so {', '.join(names[:3])} would never change; leave out .detach() on "
+            "the way to the output, or freeze these parameters by requires_grad_(False)"
+        )
+    if not names or not given.requires_grad:
         return []
     first = torch.autograd.grad(given, [mine[name] for name in names], cotangent, materialize_grads=True)
     second = torch.autograd.grad(expected, [theirs[name] for name in names], cotangent, materialize_grads=True)

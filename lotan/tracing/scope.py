@@ -105,6 +105,8 @@ class Scope:
         elif isinstance(error, TypeError) and ".forward() " in text:
             reason = f"{text}; expected a model whose forward takes the features and the graph: forward(self, x, graph)"
             reason += ", or the tensors of a graph: forward(self, x, edge_index)"
+        elif kind == "FakeTensorDeviceMismatchError" or "NVIDIA driver" in text or "not compiled with CUDA" in text:
+            reason = "moves tensors to another device; leave devices out of forward, for workers compute on the CPU"
         elif isinstance(error, AttributeError) and "'FakeTensor'" in text:
             reason = f"{text.replace('FakeTensor', 'Tensor')}; edges are a tensor of two rows, and no sparse matrix"
         else:

@@ -41,6 +41,9 @@ ADVICE = {
 }
 """The way to give a graph a column that it lacks."""
 
+WHOLE = "data"
+"""The name under which a forward takes all tensors of a graph as one object, as many examples of PyG do."""
+
 FEATURES = "x"
 """The name under which a forward usually takes the features."""
 
@@ -70,6 +73,7 @@ class Wanted:
             "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
         numbers: if True, forward takes `n_id`, the numbers of the vertices, int64 [num_vertices].
         groups: the names of the arguments for the group of each vertex, int64 [num_vertices].
+        whole: True if forward takes one object that has these as attributes.
     """
 
     features: str
@@ -77,6 +81,7 @@ class Wanted:
     of_edges: tuple[str, ...] = ()
     numbers: bool = False
     groups: tuple[str, ...] = ()
+    whole: bool = False
 
 
 def takes_tensors(model: torch.nn.Module) -> bool:
@@ -103,13 +108,18 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
         >>> wanted(Mine(), GraphColumns(width=8))
-        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False, groups=())
+        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False, groups=(), whole=False)
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
         if columns.types is not None:
             raise ModelError(ONE_TYPE.format(type(model).__name__, ", ".join(columns.types.names)))
         return None
+    if _takes_whole(parameters):
+        if columns.types is not None:
+            raise ModelError(ONE_TYPE.format(type(model).__name__, ", ".join(columns.types.names)))
+        has = columns.of_edges if takes_attributes(model) else (n for n in columns.of_edges if n != "edge_attr")
+        return Wanted(FEATURES, INDEX[:1], tuple(has), whole=True)
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
     others = (*INDEX, *OF_EDGES, *GROUPS, NUMBERS)
@@ -153,10 +163,16 @@ def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
 
 
 def _takes_tensors(parameters: list[inspect.Parameter]) -> bool:
+    if _takes_whole(parameters):
+        return True
     names = [_plain(parameter.name) for parameter in parameters]
     return any(name in names for name in (*INDEX, *OF_EDGES)) or (
         [_plain(name) for name in _required(parameters)] == [FEATURES] and "graph" not in names
     )
+
+
+def _takes_whole(parameters: list[inspect.Parameter]) -> bool:
+    return _required(parameters) == [WHOLE] and parameters[0].name == WHOLE
 
 
 def _plain(name: str) -> str:

@@ -374,7 +374,14 @@ class Transcript(StatisticsWriter):
             raise refusal(node, f"forward returns {STATISTIC_ALONE}")
         kind = self._types[output.name]
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
-            raise refusal(node, f"forward returns {describe(kind)}; expected float32 of shape [num_vertices, outputs]")
+            hint = (
+                "; for one output, return x[:, None] in place of x"
+                if kind.shape == () and kind.rows == "vertex"
+                else ""
+            )
+            raise refusal(
+                node, f"forward returns {describe(kind)}; expected float32 of shape [num_vertices, outputs]{hint}"
+            )
         calls = needed_calls(self._calls, output.name)
         read = {name for call in calls for name in call.reads}
         tracked = tuple(layer for layer in self._tracked if layer.mean in read)

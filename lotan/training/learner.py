@@ -22,6 +22,7 @@ from lotan.settings.schedulers import Schedule
 from lotan.stages.metrics import metrics
 from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.training.early_stopping import EarlyStopping, make_stopping
+from lotan.training.penalty import PenaltyTerm
 from lotan.training.running import update_running
 
 Weights = dict[str, torch.Tensor]
@@ -62,6 +63,8 @@ class Learner:
         self.resumed_after = self.state.epoch
         self._counted: np.ndarray | None = None  # the statistics of the steps of the epoch so far
         self._stepping = 0.0  # the seconds of these steps
+        self._penalty = PenaltyTerm(config.penalty, model, self._by_row)
+        self._penalties: list[float] = []  # those of the steps of the epoch so far
         self._current: Weights = {}  # the weights of the last epoch, while the model holds its best ones
 
     @property
@@ -125,8 +128,10 @@ class Learner:
         assert outcome.statistics is not None  # a training pass always has them
         loss = metrics(self.job.loss, outcome.statistics)["train"]["loss"]
         _check_finite(epoch, loss)
+        gradients, penalty = self._penalty.add_to(outcome.gradients, epoch)
+        self._penalties.append(penalty)
         for name, parameter in self.model.named_parameters():
-            gradient = outcome.gradients.get(name)
+            gradient = gradients.get(name)
             if gradient is not None and not gradient.is_sparse:
                 gradient = gradient.to(parameter).view_as(parameter)
             parameter.grad = gradient
@@ -147,7 +152,9 @@ class Learner:
         self._stepping += time.perf_counter() - started
 
     def end_epoch(self, seconds: float) -> None:
-        """Record an epoch after its last step. Its loss is the mean over the examples of all its steps.
+        """Record an epoch after its last step.
+
+        Its loss is the mean over the examples of all its steps, and the mean penalty of these steps.
 
         Args:
             seconds: The seconds that the training passes of the epoch took.
@@ -157,12 +164,13 @@ class Learner:
         """
         epoch, rate = self.state.epoch + 1, self.state.schedule.figures
         assert self._counted is not None  # an epoch has at least one step
-        loss = metrics(self.job.loss, self._counted)["train"]["loss"]
+        penalty = sum(self._penalties) / len(self._penalties)
+        loss = metrics(self.job.loss, self._counted)["train"]["loss"] + penalty
         self.state.schedule.after_step()
         taken = seconds + self._stepping
         self.state.history.append({"epoch": epoch, "loss": loss, **rate, "train_seconds": taken, "eval_seconds": 0.0})
         self.state.epoch = epoch
-        self._counted, self._stepping = None, 0.0
+        self._counted, self._stepping, self._penalties = None, 0.0, []
 
     def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
         """Record the metrics of the current weights.

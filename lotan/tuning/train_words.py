@@ -11,7 +11,7 @@ from lotan.settings.regimes import MiniBatch, Regime
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
-UNSAID = ("chunk_rows",)
+UNSAID = ("chunk_rows", "penalty")
 """Settings for which `lotan train` has no option."""
 
 

@@ -15,11 +15,12 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing.fakes import GROUP
+from lotan.tracing.pyg.data import GraphTensors
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
 from lotan.tracing.pyg.mode import EdgeMode
-from lotan.tracing.signature import NUMBERS, Wanted
+from lotan.tracing.signature import NUMBERS, WHOLE, Wanted
 
 PYG = "torch_geometric"
 
@@ -100,13 +101,14 @@ class Importer:
 
     def _arguments(
         self, features: Tensor, graph: EdgeIndex, index: Tensor, column: Callable[[str], Tensor]
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         index.lotan_graph = graph  # type: ignore[attr-defined]  # layers of lotan.nn look for it
-        given = {self._wanted.features: features} if self._wanted.features else {}
+        given: dict[str, Any] = {self._wanted.features: features} if self._wanted.features else {}
         given |= dict.fromkeys(self._wanted.index, index)
         if self._wanted.numbers:
             given[NUMBERS] = torch.arange(features.shape[0])
-        return given | {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups)}
+        given |= {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups)}
+        return {WHOLE: GraphTensors(given)} if self._wanted.whole else given
 
     @contextmanager
     def _types_noted(self, model: torch.nn.Module, tensors: EdgeTensors) -> Iterator[None]:
