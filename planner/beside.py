@@ -15,7 +15,7 @@ from typing import Any
 from planner.kernels import ACTIVATIONS, VIEWS, is_product
 from planner.physical import Column, Plan, Stage, StageInput, StageOutput
 from planner.renaming import rename_stage
-from planner.spec import DRAWS, Ref, operator_name
+from planner.spec import DRAWS, TARGETS, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
@@ -286,7 +286,7 @@ class _Rest:
             ]
             rest = replace(rest, inputs=(*inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role != "source"]
-        targets = [name for name in ("label", "split") if name in step.inputs]
+        targets = [name for name in TARGETS if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
         renamed = replace(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)
         renamed = replace(renamed, inputs=(*columns, *targets))
@@ -320,7 +320,7 @@ def _merged(training: Sequence[Step], evaluation: Sequence[Step], there: set[str
     A step of evaluation runs as early as it can, so that columns are freed soon.
     """
     waiting = list(reversed(evaluation))
-    there |= {"label", "split"}
+    there |= set(TARGETS)
     for step in training:
         while waiting and there.issuperset(waiting[-1].reads):
             there.update(waiting[-1].makes)

@@ -20,8 +20,9 @@ from typing import Literal
 
 from lotan.borders import first_line
 from lotan.errors import GraphError
-from lotan.hosts.jar import BUILD, JAR, spark_defaults, spark_home
+from lotan.hosts.jar import BUILD, JAR, spark_default, spark_defaults, spark_home
 from lotan.rooms import check_rooms
+from lotan.version import __version__
 
 Status = Literal["ok", "warning", "error"]
 
@@ -45,6 +46,7 @@ MODULES = {"pyzmq": "zmq", "scikit-learn": "sklearn", "graphframes-py": "graphfr
 OLDEST_PYTHON, OLDEST_JAVA = (3, 11), 17
 LEAST_DISK, LEAST_SHARED_MEMORY, LEAST_MEMORY = 1 << 30, 256 << 20, 2 << 30  # bytes
 JAVA_SECONDS = 20.0  # deadline of `java -version`
+PYTHON_SECONDS = 60.0  # deadline of an import in another Python
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,25 @@ def check_rooms_on_path() -> list[Finding]:
             Finding("own packages", "error", str(error), "lotan's own planner and messenger", "Do as the message says.")
         ]
     return [Finding("own packages", "ok", "planner and messenger are lotan's own")]
+
+
+def check_executors_python() -> list[Finding]:
+    """Check the Python that tasks of a Spark session run, if somebody else starts the session."""
+    program = os.environ.get("PYSPARK_PYTHON") or spark_default("spark.pyspark.python") or "python3"
+    name, mend = "Python of Spark", f"Activate the environment, or set PYSPARK_PYTHON={sys.executable}."
+    expected = f"a Python with lotan {__version__}"
+    found = shutil.which(program)
+    if found is None:
+        return [Finding(name, "warning", f"there is no {program}", expected, mend)]
+    words = [found, "-c", "import lotan.version, messenger, pyarrow; print(lotan.version.__version__)"]
+    elsewhere = tempfile.gettempdir()  # Python looks for packages in the folder in which it is started, too
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PYTHON_SECONDS, check=False, cwd=elsewhere)
+    if done.returncode:
+        told = (done.stderr.strip().splitlines() or ["it does not run"])[-1]
+        return [Finding(name, "warning", f"{found}: {told}", expected, mend)]
+    same = done.stdout.strip() == __version__
+    status: Status = "ok" if same else "warning"
+    return [Finding(name, status, f"{found} has lotan {done.stdout.strip()}", expected, "" if same else mend)]
 
 
 def check_curve() -> list[Finding]:
@@ -286,6 +307,7 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     check_java,
     check_packages,
     check_rooms_on_path,
+    check_executors_python,
     check_curve,
     check_graphframes_core,
     check_temporary_folder,

@@ -19,10 +19,12 @@ COLUMNS = {
     "features": "features: a column of arrays, several of numbers (a,b,c), or a pattern such as 'f_*' (default: features)",
     "label": "labels (default: label, if it is there)",
     "split": "splits, or three masks (train,val,test) (default: split, if it is there)",
+    "vertex_weight": "weights of the vertices in the loss (default: vertex_weight, if it is there)",
     "src": "sources of the edges (default: src, or source)",
     "dst": "destinations of the edges (default: dst, or target)",
     "weight": "weights of the edges (default: weight, if it is there)",
     "edge_features": "attributes of the edges, as --features (default: edge_attr, if it is there)",
+    "batch": "groups of the vertices, numbered from 0 (default: none)",
     "edge_type": "types of the edges (default: edge_type, if it is there)",
 }
 """The options for names of columns. Each is also an argument of `Graph.read_tables`."""

@@ -23,6 +23,7 @@ from planner.nodes import Aggregate, topological
 from planner.shares import DRIVER_BYTES
 from planner.spec import Spec
 from planner.statistics import Statistics
+from planner.steps.total import TotalStep
 from planner.traits import EngineTraits
 from planner.turning import reversed_sets
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = 0.7  # share of the free memory; the rest is for what the estimate leaves out
 SPARK_SECONDS = 15.0  # seconds to start Spark and workers and to load a graph there, which epochs must make up for
+
+CONNECT = (
+    "For engines on Spark, start a session without Connect: SparkSession.builder.master(...), in place of remote(...)"
+)
 
 ENGINES: Mapping[str, EngineTraits] = {one.name: one for one in (local.TRAITS, rows.TRAITS, blocks.TRAITS)}
 """Every engine by its name. The Planner makes plans that suit the engine's traits."""
@@ -109,6 +114,8 @@ def choose_engine(
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
     limit = MemoryLimit.of(config).bytes
+    if graph.on_connect:
+        return _on_connect(needs["local"], limit)
     if graph.origin == "spark":
         return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds, unable)
     here, free = needs["local"], free_memory()
@@ -130,6 +137,35 @@ def choose_engine(
         return EngineChoice("blocks", f"on local, {estimates}", for_speed=True, free_bytes=free)
     reason = f"the graph is in memory and training fits there: {comparison}; {estimates}"
     return EngineChoice("local", reason, free_bytes=free)
+
+
+def _on_connect(here: Footprint, limit: int | None) -> EngineChoice:
+    """Return the local engine, to which the graph is collected.
+
+    Raises:
+        ConfigurationError: If training does not fit in the memory of this process.
+    """
+    free = free_memory()
+    fits = here.peak - DRIVER_BYTES <= MEMORY_SHARE * free if limit is None else here.least <= limit
+    if not fits:
+        raise ConfigurationError(
+            f"the graph is in Spark Connect, where only engine local trains, and training does not fit in memory: it needs "
+            f"about {size(here.peak)}. {CONNECT}"
+        )
+    return EngineChoice("local", "the graph is in Spark Connect, where no other engine runs", free_bytes=free)
+
+
+def check_connect(engine: str, graph: Graph | None) -> None:
+    """Check that an engine that was asked for runs where the graph is.
+
+    Raises:
+        ConfigurationError: If the graph is in Spark Connect, and the engine runs in Spark.
+    """
+    if engine in ENGINES and not ENGINES[engine].in_process and graph is not None and graph.on_connect:
+        raise ConfigurationError(
+            f"engine {engine} needs Spark's own process, and this graph is in Spark Connect; use engine='local', which "
+            f"collects it. {CONNECT}"
+        )
 
 
 def _on_spark(
@@ -192,15 +228,39 @@ def lacks_reversed(engine: str, planned: Planned) -> str | None:
     )
 
 
-def check_reversed(choice: EngineChoice, planned: Planned) -> None:
-    """Check that an engine can run a plan that reads edges turned round.
+def lacks_room(engine: str, planned: Planned) -> str | None:
+    """Return the reason why an engine cannot run a plan that has a wide reduction over all vertices, or None if it can."""
+    most = ENGINES[engine].widest_total
+    steps = (step for steps in planned.plan.passes for step in steps)
+    widest = max((step.output.width for step in steps if isinstance(step, TotalStep)), default=0)
+    if most is None or widest <= most:
+        return None
+    return (
+        f"each vertex has a copy of what is reduced over all vertices, of at most {most:,} numbers, and here it has "
+        f"{widest:,}, such as the groups of vertices times the width of a row"
+    )
+
+
+def unable(engine: str, planned: Planned) -> str | None:
+    """Return the reason why an engine cannot run a plan, or None if it can."""
+    return lacks_reversed(engine, planned) or lacks_room(engine, planned)
+
+
+def check_able(choice: EngineChoice, planned: Planned) -> None:
+    """Check that an engine can run a plan.
 
     Raises:
         ConfigurationError: If it cannot.
     """
-    reason = lacks_reversed(choice.name, planned)
+    reason = unable(choice.name, planned)
     if reason is not None:
-        able = " or ".join(name for name, traits in ENGINES.items() if "reversed_edges" in traits.abilities)
+        narrow = lacks_reversed(choice.name, planned) is None
+        fits = (
+            name
+            for name, traits in ENGINES.items()
+            if (traits.widest_total is None if narrow else "reversed_edges" in traits.abilities)
+        )
+        able = " or ".join(fits)
         raise ConfigurationError(f"engine {choice.name} cannot train this model: {reason}; use engine {able}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
-from lotan.engines.choice import ENGINES, fits_in_memory
+from lotan.engines.choice import ENGINES, check_connect, fits_in_memory
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -55,11 +55,15 @@ def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:
         graph: The graph; None: not known yet.
 
     Raises:
+        ConfigurationError: If the engine does not run in the session of the graph.
         MessengerError: If the Router does not answer, or refuses.
-        EngineError: If blocks were asked for, and the jar is missing or of another version.
+        EngineError: If blocks were asked for, and the jar is missing or of another version. If the Python of the executors
+            of a session that somebody else has started lacks this package.
     """
+    check_connect(config.engine, graph)
     check_named_router(config.engine, config.router, config.keys)
     check_jar(config.engine, graph)
+    check_python(config.engine, graph)
 
 
 def check_named_router(engine: str, router: str | None, keys: str | Path | None) -> None:
@@ -97,6 +101,24 @@ def check_jar(engine: str, graph: Graph | None = None) -> None:
         require_jar()  # nothing else can give a session of our own the jar
 
 
+def check_python(engine: str, graph: Graph | None = None) -> None:
+    """Check the Python of Spark's executors, if an engine on Spark was asked for and the graph's session is known.
+
+    Raises:
+        EngineError: If it lacks this package, or has it in another version.
+    """
+    if engine in ("blocks", "rows") and graph is not None and graph.origin == "spark":
+        _check_session(graph.tables()[0].sparkSession)
+
+
+def _check_session(spark: SparkSession) -> None:
+    from lotan.hosts.executors import check_executors
+    from lotan.hosts.spark_session import has_own_python
+
+    if not has_own_python(spark):
+        check_executors(spark)
+
+
 def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Start Spark, then a Router with workers, then the engine. If one of them fails, those before it are stopped."""
     from lotan.hosts.session import Session
@@ -114,6 +136,7 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
             from lotan.engines.blocks.facade import facade
 
             facade(spark)  # raises an error if the jar is missing, before workers are started
+        _check_session(spark)
         session = opened.enter_context(Session(limit.session(config)))
         if needs.engine == "rows":
             return _rows(spark, session, config, opened)

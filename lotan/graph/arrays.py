@@ -34,6 +34,7 @@ class VertexColumns:
     features: npt.NDArray[np.float32]  # [vertices, width]
     label: GivenLabels
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
+    weight: Weights | None = None  # [vertices], in the loss
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class EdgeColumns:
     edge_attr: Attributes | None = None  # [edges, width]
     edge_type: Types | None = None  # [edges]
     flat: bool = False  # True if attributes were given as one number for each edge, [edges]
+    # what link tasks read: -1 = none, else the position in planner.spec.SPLITS, int8 [edges]
+    split: npt.NDArray[np.int8] | None = None
+    relation: npt.NDArray[Any] | None = None  # [edges], int64, or object holding str
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class GraphArrays:
     edge_type: Types | None = None  # [edges]
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
     flat: bool = False  # True if attributes were given as one number for each edge, [edges]
+    vertex_weight: Weights | None = None  # [vertices], in the loss
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
@@ -164,6 +169,7 @@ def assemble(
         edge_type=types,
         classes=settled.classes,
         flat=edges.flat,
+        vertex_weight=None if vertices.weight is None else _own(vertices.weight[order]),
     )
 
 
@@ -171,7 +177,7 @@ def as_given(graph: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
     """Return the columns of which `assemble` makes these arrays: with ids in place of positions."""
     label = graph.label
     missing = label == -1 if label.ndim == 1 else np.isnan(label).all(axis=1)
-    vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split)
+    vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split, graph.vertex_weight)
     ends = graph.ids[graph.src], graph.ids[graph.dst]
     return vertices, EdgeColumns(*ends, graph.weight, graph.edge_attr, graph.edge_type, graph.flat)
 
@@ -224,6 +230,17 @@ def positions_of(ids: Ids, ends: Ids) -> Positions:
 
     result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
     return result
+
+
+def runs(first: Positions, lengths: Positions) -> Positions:
+    """Return the numbers first, first + 1, ... of each run, one run after the other.
+
+    >>> runs(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist()
+    [5, 6, 9, 10, 11]
+    """
+    ends = lengths.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
 
 
 def _add_reverses(src: Positions, dst: Positions, vertices: int) -> tuple[Positions, Positions, Positions]:

@@ -18,7 +18,8 @@ SPARSE_SHARE = 0.25  # features with a smaller share of nonzero numbers are sent
 def vertex_tables(graph: GraphArrays, split_names: bool = False) -> pa.Table:
     """Return the vertices as id, features, label (int32, or a list of float32 with null for none) and split.
 
-    Unknown entries of a label are NaN.
+    Weights of vertices follow, if there are any: as numbers for users, and as lists of one number for engines. Unknown
+    entries of a label are NaN.
 
     Args:
         graph: the graph.
@@ -39,8 +40,16 @@ def _vertex_batch(graph: GraphArrays, rows: slice, split_names: bool) -> pa.Reco
             label = pa.array([graph.classes[code] if code >= 0 else None for code in graph.label[rows]], pa.string())
         elif graph.label.ndim == 1:
             label = pa.array(graph.label[rows].astype(np.int32), mask=graph.label[rows] < 0)
-    columns = [_ids(graph.ids[rows], keep_type=split_names), _lists(graph.features[rows]), label, split]
-    return pa.RecordBatch.from_arrays(columns, names=["id", "features", "label", "split"])
+    columns = {
+        "id": _ids(graph.ids[rows], keep_type=split_names),
+        "features": _lists(graph.features[rows]),
+        "label": label,
+        "split": split,
+    }
+    if graph.vertex_weight is not None:
+        weight = graph.vertex_weight[rows]
+        columns["vertex_weight"] = pa.array(weight) if split_names else _lists(weight[:, np.newaxis])
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def is_sparse(graph: GraphArrays) -> bool:
@@ -62,13 +71,15 @@ def sparse_vertex_table(graph: GraphArrays) -> pa.Table:
         "label": _labels(graph.label),
         "split": pa.array(graph.split.astype(np.int32)),
     }
+    if graph.vertex_weight is not None:
+        columns["vertex_weight"] = _lists(graph.vertex_weight[:, np.newaxis])
     return pa.table(columns)
 
 
 def densify(width: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for `mapInArrow` that restores the zeros of a `sparse_vertex_table`.
 
-    Its result has the columns id, features, label and split. `width` is the number of features.
+    Its result has the columns id, features and the others, in their order. `width` is the number of features.
     """
     step = max(1, BATCH_NUMBERS // width)
 
@@ -85,8 +96,8 @@ def _dense_batch(batch: pa.RecordBatch, width: int) -> pa.RecordBatch:
     matrix = np.zeros((batch.num_rows, width), dtype=np.float32)
     rows = np.repeat(np.arange(batch.num_rows), lengths)
     matrix[rows, batch.column("positions").flatten().to_numpy()] = batch.column("values").flatten().to_numpy()
-    columns = [batch.column("id"), _lists(matrix), batch.column("label"), batch.column("split")]
-    return pa.RecordBatch.from_arrays(columns, names=["id", "features", "label", "split"])
+    others = {name: batch.column(name) for name in batch.schema.names[3:]}
+    return pa.RecordBatch.from_pydict({"id": batch.column("id"), "features": _lists(matrix), **others})
 
 
 def edge_table(graph: GraphArrays, keep_id_type: bool = False) -> pa.Table:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lotan.arguments import require_flag
 from lotan.errors import GraphError
-from lotan.graph.arrays import GraphArrays, assemble
+from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.column_names import ColumnNames
+from lotan.graph.given_tables import is_connect
 from lotan.graph.kept_columns import KeptColumns
+from lotan.graph.labels import TrainingWeights, training_weights
 from lotan.graph.sources import Source
 from planner.spec import Task
 from planner.vertex_types import VertexTypes
@@ -53,6 +55,11 @@ class GraphContent:
         return "memory" if self._source.files is None else "files"
 
     @property
+    def on_connect(self) -> bool:
+        """True if the tables are those of a session of Spark Connect, which gives no access to Spark's JVM."""
+        return self._source.tables is not None and is_connect(self._source.tables[0])
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on columns and arrays that were given and are not read."""
         return self._source.notes
@@ -81,6 +88,22 @@ class GraphContent:
         frames.require_session(tables[0])
         return tables
 
+    @property
+    def has_vertex_weights(self) -> bool:
+        """True if the vertices have weights in the loss."""
+        if self._source.tables is None:
+            return self.arrays().vertex_weight is not None
+        return self.names.vertex_weight is not None
+
+    @cached_property
+    def training_weights(self) -> TrainingWeights:
+        """The sums of the weights of the training vertices, for a graph that has them. In Spark they take a job."""
+        if self._source.tables is None:
+            return training_weights(self.arrays())
+        from lotan.graph import frames
+
+        return frames.training_weights(self._tables, self.names)
+
     def arrays(self) -> GraphArrays:
         """Return the graph in this process's memory. A graph in Spark is collected.
 
@@ -100,6 +123,20 @@ class GraphContent:
             found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
             return replace(found, classes=names.classes)
         return assemble(*self._source.read(), self.undirected, self._task)
+
+    def linked_columns(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Return the columns as they were given, with the splits and relations of edges, which link tasks read.
+
+        They are in this process's memory. A graph in Spark is collected.
+
+        Raises:
+            GraphError: a column is missing, or it has a bad value.
+        """
+        if self._source.tables is None:
+            return self._source.read_linked()
+        from lotan.graph import frames
+
+        return frames.collect(self._tables, self.names.with_links().present_edges(self._tables[1].columns))
 
     @cached_property
     def kept(self) -> KeptColumns:

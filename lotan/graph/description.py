@@ -27,6 +27,7 @@ def _in_memory(graph: Graph) -> list[str]:
     splits = ", ".join(f"{name} {len(graph.arrays().rows_of(name)):,}" for name in SPLITS)
     what = {"classification": "classes", "multilabel": "labels of 0 and 1", "regression": "targets"}[labels.task]
     said = f"{labels.outputs:,} {what}" if labels.outputs else "none"
+    said += ", weighted in the loss" * graph.has_vertex_weights
     return [
         f"{sizes.vertices:,} vertices, {sizes.width:,} features; labels: {said}",
         f"{sizes.edges:,} edges{', undirected' if graph.undirected else ''}; weights: {weights}",

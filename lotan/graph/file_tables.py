@@ -71,7 +71,7 @@ def require_plain(place: Place, files: FileSystem, path: str) -> None:
     name = _managed_format(files, path)
     if name is not None:
         form = name.split()[0].lower()
-        problem = f"is a {name} table, whose Parquet files may hold deleted rows"
+        problem = f"is a table of {name}, whose Parquet files may hold deleted rows"
         mend = f'Let Spark read it: give format="{form}", or --format {form}.'
         raise fault(place.name, "", problem, mend)
 
@@ -214,7 +214,7 @@ def estimate(vertices: Dataset, edges: Dataset, names: ColumnNames, undirected: 
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
-        width=_width_of(vertices, features),
+        width=_width_of(vertices, features) + (names.batch is not None),
         weighted=names.weight is not None,
         edge_data=EdgeData(width if attributes else None, names.edge_type is not None),
     )

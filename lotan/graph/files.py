@@ -34,7 +34,7 @@ GROUP_NUMBERS = 1 << 23  # features in a row group: 32 MB, which one Spark task 
 _CSR = ("x_indptr", "x_indices", "x_data", "x_shape")
 _SPLIT_ARRAYS = tuple(f"{name}_{form}" for name in SPLITS for form in ("idx", "mask"))
 _OF_EDGES = ("edge_src", "edge_dst", "edge_index", "edge_weight", "edge_attr", "edge_type")
-_KNOWN = {"num_nodes", "x", *_CSR, "y", *_OF_EDGES, *_SPLIT_ARRAYS}
+_KNOWN = {"num_nodes", "x", *_CSR, "y", "vertex_weight", *_OF_EDGES, *_SPLIT_ARRAYS}
 
 
 class Archive(NamedTuple):
@@ -150,9 +150,9 @@ def read_npz(path: Path) -> Archive:
     """Read an `.npz` archive.
 
     Its arrays are the edges (`edge_src` and `edge_dst`, or `edge_index` [2, edges]) and the features (`x`, or CSR). It may
-    have `num_nodes`, `y`, and an `*_idx` or `*_mask` for each split. Edges may have `edge_weight` [edges], `edge_attr`
-    [edges, width] and `edge_type` [edges]. The vertices' ids are 0 to num_nodes - 1. Sparse features become dense and
-    take 4 bytes x vertices x width.
+    have `num_nodes`, `y`, `vertex_weight`, and an `*_idx` or `*_mask` for each split. Edges may have `edge_weight` [edges],
+    `edge_attr` [edges, width] and `edge_type` [edges]. The vertices' ids are 0 to num_nodes - 1. Sparse features become
+    dense and take 4 bytes x vertices x width.
 
     Raises:
         GraphError: the file cannot be read, or an array is missing or does not fit the others.
@@ -199,7 +199,10 @@ def _columns_of(held: Mapping[str, npt.NDArray[np.generic]]) -> tuple[VertexColu
     if given is not None and given.dtype.kind in "biu":
         given = _whole(held, "y")
     labels = GivenLabels.none(count) if given is None else GivenLabels.of_array(given)
-    return VertexColumns(np.arange(count), features, labels, _splits(held, count)), _edges_of(held)
+    weight = _real(held, "vertex_weight").astype(np.float32) if "vertex_weight" in held else None
+    if weight is not None and weight.shape != (count,):
+        raise ValueError(f"{count} vertices, but vertex_weight of shape {weight.shape}")
+    return VertexColumns(np.arange(count), features, labels, _splits(held, count), weight), _edges_of(held)
 
 
 def _edges_of(held: Mapping[str, npt.NDArray[np.generic]]) -> EdgeColumns:

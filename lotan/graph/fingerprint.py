@@ -37,7 +37,7 @@ def _of_arrays(graph: GraphArrays) -> str:
     digest = xxhash.xxh3_64()
     vertices = graph.keys, graph.features, graph.label, graph.split
     edges = graph.src, graph.dst, graph.weight, graph.edge_attr, graph.edge_type
-    for array in (*vertices, *edges):
+    for array in (*vertices, *edges, graph.vertex_weight):
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")

@@ -10,7 +10,7 @@ from lotan.errors import GraphError
 from lotan.graph import spark_labels
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
-from lotan.graph.column_names import ColumnNames
+from lotan.graph.column_names import EDGE_SPLIT, RELATION, ColumnNames
 from lotan.graph.columns import MOST_EXACT, edge_columns, require_columns, vertex_columns
 from lotan.graph.faults import (
     fault,
@@ -21,8 +21,9 @@ from lotan.graph.faults import (
     wrong_type,
 )
 from lotan.graph.files import EDGES, VERTICES
+from lotan.graph.groups import GroupNumbers
 from lotan.graph.kinds import Kind, accepts, kind_of_spark
-from lotan.graph.labels import LabelStatistics
+from lotan.graph.labels import LabelStatistics, TrainingWeights
 from lotan.graph.spark_names import named
 from lotan.graph.splits import NOTHING, SPELLINGS
 from planner.degrees import Degrees
@@ -38,17 +39,48 @@ _FEATURES = "array<float>"
 def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
     """Return the vertices as id (integer or string), features array<float>, label (int or array<float>) and split (string).
 
+    Weights of vertices follow as vertex_weight float, if the graph has them.
+
     Raises:
         GraphError: a column is missing or has a wrong type. The values are not checked.
     """
     names = names.present(vertices.columns)
     require_columns("vertices", names.of_vertices(), vertices.columns)
+    weights = []
+    if names.vertex_weight is not None:
+        if not accepts("number", _kind(vertices, names.vertex_weight)):
+            raise wrong_type("vertices", names.vertex_weight, _type(vertices, names.vertex_weight))
+        weights = [named(names.vertex_weight).cast("float").alias("vertex_weight")]
     return vertices.select(
         id_of(vertices, "vertices", names.id).alias("id"),
-        features_of(vertices, names.feature_columns).alias("features"),
+        _with_groups(vertices, names).alias("features"),
         spark_labels.standard(vertices, names).alias("label"),
         split_of(vertices, names).alias("split"),
+        *weights,
     )
+
+
+def _with_groups(vertices: DataFrame, names: ColumnNames) -> Column:
+    """Return the features, with the number of the group as the last of them if the graph has groups."""
+    features = features_of(vertices, names.feature_columns)
+    return features if names.batch is None else F.concat(features, features_of(vertices, (names.batch,)))
+
+
+def groups(vertices: DataFrame, column: str) -> int:
+    """Count the groups of vertices with one job, which checks their numbers.
+
+    Raises:
+        GraphError: see `lotan.graph.groups.GroupNumbers.count`.
+    """
+    require_columns("vertices", [column], vertices.columns)
+    if not accepts("number", _kind(vertices, column)):
+        raise wrong_type("vertices", column, _type(vertices, column))
+    number = named(column).cast("double")
+    bad = F.coalesce(F.isnan(number) | (number < 0) | (number != F.floor(number)), F.lit(True))
+    fine = F.when(~bad, number)
+    row = vertices.agg(F.count_if(bad), F.max(fine), F.count_distinct(fine)).collect()[0]
+    example = vertices.where(bad).select(named(column)).head() if row[0] else None
+    return GroupNumbers(row[0], None if example is None else example[0], row[1] or 0.0, row[2]).count(column)
 
 
 def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, undirected: bool = False) -> DataFrame:
@@ -82,7 +114,8 @@ def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
         if not (accepts("edge type", kind) and kind.whole):
             raise wrong_edge_type(names.edge_type, _type(edges, names.edge_type))
         found.append(named(names.edge_type).cast("bigint").alias("edge_type"))
-    return found
+    standard = {EDGE_SPLIT: names.edge_split, RELATION: names.relation}  # checked where they are read
+    return [*found, *(named(column).alias(name) for name, column in standard.items() if column is not None)]
 
 
 def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
@@ -92,9 +125,17 @@ def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
     split = F.coalesce(*(F.when(F.col("split") == name, code) for code, name in enumerate(SPLITS)), F.lit(-1))
     label = F.coalesce("label", F.lit(-1)) if is_class(vertices) else F.col("label")
     return (
-        vertices.select(_wide(vertices, "id"), "features", label.alias("label"), split.alias("split")),
+        vertices.select(
+            _wide(vertices, "id"), "features", label.alias("label"), split.alias("split"), *_listed(vertices)
+        ),
         edges.select(_wide(edges, "src"), _wide(edges, "dst"), *edges.columns[2:]),
     )
+
+
+def _listed(vertices: DataFrame) -> list[Column]:
+    """Return the weights of vertices as an array of one number, which engines carry as they carry features."""
+    name = "vertex_weight"
+    return [F.array(name).alias(name)] if name in vertices.columns else []
 
 
 def is_class(vertices: DataFrame) -> bool:
@@ -113,7 +154,7 @@ def from_arrays(spark: SparkSession, graph: GraphArrays) -> Tables:
     if not is_sparse(graph):
         return spark.createDataFrame(vertex_tables(graph)).coalesce(tasks), edges
     sent = spark.createDataFrame(sparse_vertex_table(graph)).coalesce(tasks)
-    fields = [*(sent.schema[name] for name in ("id", "label", "split"))]
+    fields = [field for field in sent.schema.fields if field.name not in ("positions", "values")]
     fields.insert(1, T.StructField("features", T.ArrayType(T.FloatType())))
     return sent.mapInArrow(densify(graph.features.shape[1]), T.StructType(fields)), edges
 
@@ -136,7 +177,7 @@ def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwr
         vertices = vertices.withColumn("label", F.get(texts, F.col("label")))
     if not names.present(tables[0].columns).feature_columns:
         vertices = vertices.drop("features")
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"  # Spark Connect knows it by this name alone
     vertices.write.mode(mode).parquet(f"{path}/{VERTICES}")
     (edges if names.weight is not None else edges.drop("weight")).write.mode(mode).parquet(f"{path}/{EDGES}")
 
@@ -153,6 +194,11 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     sizes = rows[0], ends[0], rows[1] or 0, ends[1]
     data = EdgeData(None if names.edge_features is None else ends[2] or 0, names.edge_type is not None)
     return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3], edge_data=data)
+
+
+def vertices_of_type(vertices: DataFrame, place: int, number: int) -> int:
+    """Return how many vertices have a number at a place of their features, with one job."""
+    return vertices.where(F.col("features")[place] == float(number)).count()
 
 
 def edges_by_type(edges: DataFrame, types: int) -> tuple[int, ...]:
@@ -225,6 +271,21 @@ def class_counts(tables: Tables, names: ColumnNames) -> tuple[int, ...]:
     training = vertices.where((F.col("split") == SPLITS[0]) & (F.col("label") >= 0))
     counts = {row[0]: row[1] for row in training.groupBy("label").count().collect()}
     return tuple(counts.get(number, 0) for number in range(max(counts, default=-1) + 1))
+
+
+def training_weights(tables: Tables, names: ColumnNames) -> TrainingWeights:
+    """Return the sums of the weights of training vertices, with one job that returns a row for each class."""
+    vertices = standard_vertices(tables[0], names)
+    training, label, weight = vertices.where(F.col("split") == SPLITS[0]), F.col("label"), F.col("vertex_weight")
+    weight = weight.cast("double")
+    if is_class(vertices):
+        sums = {row[0]: row[1] for row in training.where(label >= 0).groupBy("label").agg(F.sum(weight)).collect()}
+        classes = tuple(float(sums.get(number, 0.0)) for number in range(max(sums, default=-1) + 1))
+        return TrainingWeights(sum(classes), classes)
+    known = F.size(F.coalesce(F.filter(label, lambda value: ~F.isnan(value)), F.array().cast(_FEATURES)))
+    some, whole = F.when(known > 0, weight), F.when((known > 0) & (known == F.size(label)), weight)
+    row = training.agg(F.sum(some), F.sum(weight * known), F.sum(whole)).collect()[0]
+    return TrainingWeights(row[0] or 0.0, (), row[1] or 0.0, row[2] or 0.0)
 
 
 def _type(table: DataFrame, column: str) -> str:

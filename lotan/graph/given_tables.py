@@ -47,6 +47,11 @@ def is_spark(table: object) -> TypeGuard[DataFrame]:
     )
 
 
+def is_connect(table: DataFrame) -> bool:
+    """Return True for a Spark DataFrame of Spark Connect."""
+    return type(table).__module__.startswith("pyspark.sql.connect")
+
+
 def from_pandas_on_spark(table: Any) -> Any:
     """Return a pandas-on-Spark DataFrame as a Spark DataFrame, and other tables as they are."""
     on_spark = any(kind.__module__.startswith("pyspark.pandas") for kind in type(table).__mro__)

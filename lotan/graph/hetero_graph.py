@@ -68,8 +68,9 @@ class HeteroGraph(Graph):
         id: str = "id",
         src: str = "src",
         dst: str = "dst",
+        vertex_weight: str | None = "vertex_weight",
     ) -> None:
-        names = column_names(features, label, split, weight, None, None, id, src, dst)
+        names = column_names(features, label, split, weight, None, None, id, src, dst, vertex_weight)
         given = [_tables(tables, what) for tables, what in ((vertices, "vertices"), (edges, "edges"))]
         if any(is_spark(table) for tables in given if hasattr(tables, "values") for table in tables.values()):
             from lotan.graph import typed_frames

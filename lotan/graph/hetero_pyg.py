@@ -15,6 +15,7 @@ import pyarrow as pa
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays
 from lotan.graph.files import make_room
+from lotan.graph.given_ends import edge_ends, require_vertices
 from lotan.graph.given_tables import as_numpy
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.pyg import IDS
@@ -68,17 +69,13 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
         raise GraphError(f"{where} has no edge_index; load the data without the transform ToSparseTensor.")
     if "edge_attr" in store:
         raise GraphError(f"{where} has edge_attr, and relations take no attributes of edges so far; leave it out.")
-    index = as_numpy(store["edge_index"])
+    src, dst = edge_ends(f"{where}.edge_index", as_numpy(store["edge_index"]))
     table: dict[str, Array] = {}
-    for end, rows, name in (("src", index[0], relation[0]), ("dst", index[1], relation[2])):
+    for end, rows, name in (("src", src, relation[0]), ("dst", dst, relation[2])):
         if name not in vertices:
             raise GraphError(f"{where} names vertices of type {name!r}, which the data lack.")
         ids = vertices[name]["id"]
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(ids):
-            wrong = rows.max() if rows.min() >= 0 else rows.min()
-            raise GraphError(
-                f"{where}.edge_index: names vertex {wrong} of type {name!r}; expected 0 to {len(ids) - 1}."
-            )
+        require_vertices(f"{where}.edge_index", rows, len(ids), f" of type {name!r}; expected 0 to {len(ids) - 1}")
         table[end] = ids[rows]
     if "edge_weight" in store:
         table["edge_weight"] = as_numpy(store["edge_weight"]).reshape(-1)
@@ -153,6 +150,8 @@ def _tables(arrays: GraphArrays, given: GivenTypes) -> tuple[Tables, list[Array]
             vertices[name]["features"] = arrays.features[here, : types.widths[number]]
         if number == types.target:
             vertices[name] |= {"label": arrays.label[here], "split": arrays.split[here]}
+            if arrays.vertex_weight is not None:
+                vertices[name]["vertex_weight"] = arrays.vertex_weight[here]
     return vertices, all_ids
 
 

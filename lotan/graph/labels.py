@@ -32,6 +32,50 @@ class LabelStatistics:
     complete: int = field(default=0, repr=False)
 
 
+@dataclass(frozen=True)
+class TrainingWeights:
+    """Sums of the weights of training vertices that have a label."""
+
+    total: float
+    # for labels that are classes, the sum of each class, from class 0 to the largest that occurs among these vertices
+    classes: tuple[float, ...] = ()
+    entries: float = 0.0  # for label arrays, the sum over known entries
+    complete: float = 0.0  # for label arrays, the sum over vertices all entries of which are known
+
+
+def training_weights(graph: GraphArrays) -> TrainingWeights:
+    """Return the sums of the weights that a graph in memory has."""
+    assert graph.vertex_weight is not None, "the vertices have weights"
+    rows = has_label(graph) & (graph.split == SPLITS.index("train"))
+    weight, label = graph.vertex_weight[rows].astype(np.float64), graph.label[rows]
+    total = float(weight.sum())
+    if label.ndim == 1:
+        return TrainingWeights(total, tuple(np.bincount(label, weight).tolist()))
+    known = ~np.isnan(label)
+    return TrainingWeights(total, (), float(weight @ known.sum(1)), float(weight[known.all(1)].sum()))
+
+
+def with_vertex_weights(loss: LossSpec, sums: TrainingWeights) -> LossSpec:
+    """Return a loss whose terms are multiplied by the weights of vertices, and divided by what these add up to.
+
+    Raises:
+        GraphError: all training vertices have weight 0.
+    """
+    if loss.task == "classification":
+        each = loss.class_weights or (1.0,) * len(sums.classes)
+        normalizer = sum(weight * of_class for weight, of_class in zip(sums.classes, each, strict=False)) * loss.terms
+    elif loss.task == "multilabel":
+        normalizer = sums.entries if loss.terms == loss.outputs else sums.complete * loss.terms
+    else:
+        normalizer = sums.total * loss.terms
+    if not sums.total:
+        raise GraphError(
+            "vertices.vertex_weight: all training vertices have weight 0. Give some of them a weight above 0, or no weights: "
+            "vertex_weight=None."
+        )
+    return replace(loss, normalizer=float(normalizer), vertex_weights=True)
+
+
 def label_statistics(graph: GraphArrays) -> LabelStatistics:
     """Count the labels of a graph in memory."""
     known = has_label(graph)

@@ -117,6 +117,9 @@ def _vertices(
             label = named(of_task.label) if name == types.task else F.lit(None)
             columns.append(label.cast(kind).alias("label"))
         split = frames.split_of(table, own) if name == types.task else F.lit(None).cast("string")
+        if of_task.vertex_weight is not None:
+            weight = named(of_task.vertex_weight) if name == types.task else F.lit(1.0)
+            columns.append(weight.cast("double").alias("vertex_weight"))
         return table.select(*columns, split.alias("split"))
 
 

@@ -92,7 +92,8 @@ def _vertices(name: str, table: Any, names: ColumnNames) -> OfType:
         order = order_of_ids(found.ids)
     features = found.features[order] if featured else found.features[:, :0]
     label = GivenLabels(found.label.values[order], found.label.missing[order])
-    columns = VertexColumns(found.ids[order], features, label, found.split[order])
+    weight = None if found.weight is None else found.weight[order]
+    columns = VertexColumns(found.ids[order], features, label, found.split[order], weight)
     return OfType(columns, own.label is not None, own.split is not None)
 
 
@@ -142,7 +143,10 @@ def _joined_vertices(columns: list[VertexColumns], types: VertexTypes, firsts: n
         features[rows, types.type_column] = number
     here = slice(firsts[target], firsts[target + 1])
     split[here] = columns[target].split
-    return VertexColumns(np.arange(count), features, _joined_labels(columns[target].label, count, here), split)
+    label, weight = _joined_labels(columns[target].label, count, here), columns[target].weight
+    if weight is not None:
+        weight = np.concatenate([np.ones(here.start, weight.dtype), weight, np.ones(count - here.stop, weight.dtype)])
+    return VertexColumns(np.arange(count), features, label, split, weight)
 
 
 def _joined_labels(given: GivenLabels, count: int, here: slice) -> GivenLabels:

@@ -67,6 +67,7 @@ class _Started:
 
     session: SparkSession
     users: int = 0
+    own_python: bool = False  # True if its tasks run the Python of this process
 
     def use(self) -> OpenSpark:
         """Count another user, such as another trainer of this process, and return the session for it."""
@@ -151,6 +152,12 @@ def active_session() -> SparkSession | None:
     return active if active is not None and active.sparkContext._jsc is not None else None
 
 
+def has_own_python(spark: SparkSession) -> bool:
+    """Return True for a session that was started here and whose tasks run the Python of this process."""
+    started = _Started.current
+    return started is not None and started.own_python and started.session.sparkContext is spark.sparkContext
+
+
 def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
     """Return the active session as it is, or a new one.
 
@@ -231,7 +238,8 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         if isinstance(error, Exception):
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise
-    return _Started(session).use()
+    own = os.environ["PYSPARK_PYTHON"] == sys.executable and _is_here(master)
+    return _Started(session, own_python=own).use()
 
 
 def _options(master: str, heap: Heap | None) -> dict[str, str]:

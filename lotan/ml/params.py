@@ -71,6 +71,9 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label are trained on",
         TypeConverters.toString,
     )
+    weightCol = make_param(
+        "weightCol", "the weights in the loss of the dataset's rows; unset: 1", TypeConverters.toString
+    )
     srcCol = make_param("srcCol", "the ids of the edges' sources", TypeConverters.toString)
     dstCol = make_param("dstCol", "the ids of the edges' destinations", TypeConverters.toString)
     edgeWeightCol = make_param("edgeWeightCol", "the edges' weights; unset: 1", TypeConverters.toString)

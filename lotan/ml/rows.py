@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lotan.borders import spark_translated
-from lotan.errors import GraphError
+from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import example_row, fault, wrong_split_type, wrong_type
@@ -19,6 +19,7 @@ from lotan.ml.params import GNNParams
 from lotan.ml.tables import DATASET
 
 _LARGEST = 2**31 - 1
+_ONE_VS_REST = "mc2b$"  # the beginning of the label columns that Spark's OneVsRest makes
 NUMBERS = (
     *(T.ByteType, T.ShortType, T.IntegerType, T.LongType),
     *(T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType),
@@ -43,15 +44,26 @@ class Fault:
 def training_rows(params: GNNParams, dataset: DataFrame, classes: bool) -> DataFrame:
     """Return a dataset's rows as id, label (int for classes, else float) and split (string).
 
+    If there is a weightCol, its numbers follow as vertex_weight (float).
+
     Raises:
         GraphError: a column is missing or has a wrong type.
     """
     split = params.value("splitCol")
-    label = params.value("labelCol")
-    require_columns(DATASET, [params.value("idCol"), label, *([split] if split else [])], dataset.columns)
+    label, weight = params.value("labelCol"), params.value("weightCol")
+    identifier = params.value("idCol")
+    if identifier not in dataset.columns and any(name.startswith(_ONE_VS_REST) for name in dataset.columns):
+        raise ConfigurationError(
+            f"OneVsRest passes on labels and features alone, and a graph needs the column {identifier!r} too; "
+            "GNNClassifier tells any number of classes apart without OneVsRest"
+        )
+    wanted = [name for name in (identifier, label, split, weight) if name]
+    require_columns(DATASET, wanted, dataset.columns)
     _check_type(dataset, label)
     if split and not isinstance(dataset.schema[split].dataType, T.StringType):
         raise wrong_split_type(split, dataset.schema[split].dataType.simpleString())
+    if weight and not isinstance(dataset.schema[weight].dataType, NUMBERS):
+        raise wrong_type(DATASET, weight, dataset.schema[weight].dataType.simpleString())
     known = named(label).isNotNull() & ~F.isnan(named(label).cast("double"))
     if classes:
         known &= named(label) >= 0
@@ -59,6 +71,7 @@ def training_rows(params: GNNParams, dataset: DataFrame, classes: bool) -> DataF
         named(params.value("idCol")).alias("id"),
         F.when(known, named(label).cast("double")).cast("int" if classes else "float").alias("label"),
         (named(split) if split else F.when(known, "train")).alias("split"),
+        *([named(weight).cast("float").alias("vertex_weight")] if weight else []),
     )
 
 

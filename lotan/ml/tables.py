@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from lotan.arguments import described
@@ -120,7 +121,7 @@ def training_graph(params: GNNParams, whole: Graph, rows: DataFrame) -> Iterator
     Args:
         params: the Params, which name the engine.
         whole: the graph.
-        rows: id, label and split of each row of the dataset.
+        rows: id, label and split of each row of the dataset, and its vertex_weight, if there is one.
 
     Raises:
         GraphError: an id occurs twice, or a split is unknown.
@@ -130,7 +131,11 @@ def training_graph(params: GNNParams, whole: Graph, rows: DataFrame) -> Iterator
         yield _marked(whole, rows.toPandas(), classes)
         return
     vertices, edges = whole.tables()
-    marked = vertices.join(rows, "id", "left").persist()
+    marked = vertices.join(rows, "id", "left")
+    if "vertex_weight" in rows.columns:  # vertices of no split weigh nothing, whatever their weight
+        weight = F.when(F.col("split").isNull(), 1.0).otherwise(F.col("vertex_weight"))
+        marked = marked.withColumn("vertex_weight", weight)
+    marked = marked.persist()
     try:
         yield Graph(marked, edges, weight=whole.names.weight, undirected=whole.undirected)
     finally:
@@ -152,7 +157,11 @@ def _marked(whole: Graph, rows: pd.DataFrame, classes: bool) -> Graph:
     split[places] = _codes(rows)
     label = np.full(count, -1, dtype=np.int64) if classes else np.full((count, 1), np.nan, dtype=np.float32)
     label[places] = rows["label"].fillna(-1) if classes else rows[["label"]]
-    return whole.relabelled(label, split)
+    weight = None
+    if "vertex_weight" in rows:
+        weight = np.ones(count, dtype=np.float32)
+        weight[places] = rows["vertex_weight"]
+    return whole.relabelled(label, split, weight)
 
 
 def _codes(rows: pd.DataFrame) -> pd.Series[int]:

@@ -30,7 +30,7 @@ class GCNConv(MessagePassing):
         in_channels: width of the input rows.
         out_channels: width of the output rows.
         improved: not supported, because self-loops always weigh 1 (default: False).
-        cached: not supported, because Lotan always computes the normalisation once for each graph (default: False).
+        cached: without effect, because Lotan always computes the normalisation once for each graph (default: False).
         add_self_loops: if True, every vertex gets exactly one self-loop (default: the value of `normalize`).
         normalize: if True, messages are scaled by s of both ends (default: True).
         bias: if True, the bias b is learned and added (default: True).
@@ -64,7 +64,7 @@ class GCNConv(MessagePassing):
     ) -> None:
         aggr = kwargs.pop("aggr", "add")
         super().__init__(aggr)
-        self._refuse(improved, cached, aggr, kwargs)
+        self._refuse(improved, aggr, kwargs)
         require_flags("GCNConv", normalize=normalize, bias=bias)
         if add_self_loops is not None:
             require_flags("GCNConv", add_self_loops=add_self_loops)
@@ -103,17 +103,14 @@ class GCNConv(MessagePassing):
         return x_j * edge_weight.unsqueeze(-1)
 
     @staticmethod
-    def _refuse(improved: bool, cached: bool, aggr: str, others: dict[str, Any]) -> None:
+    def _refuse(improved: bool, aggr: str, others: dict[str, Any]) -> None:
         given = dict(others)
         if improved:
             given["improved"] = improved
-        if cached:
-            given["cached"] = cached
         if aggr not in ("add", "sum"):
             given["aggr"] = aggr
         reasons = {
             "improved": "self-loops weigh 1; give the graph self-loops of weight 2 instead",
-            "cached": "the normalisation is always computed once per graph; leave it out",
             "aggr": "a graph convolution is a sum; write a lotan.nn.MessagePassing of your own",
         }
         refuse_arguments("GCNConv", given, reasons)

@@ -105,6 +105,7 @@ class Chunk:
     edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
     label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
     split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
+    vertex_weight: Tensor | None = None  # float32 [rows, 1], for a loss that weighs vertices
     # sparse inputs, as flat stages read them, beside or instead of those in `values`
     sparse: Mapping[str, SparseRows] = field(default_factory=dict)
 

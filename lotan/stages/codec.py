@@ -116,6 +116,7 @@ def encode_loss(loss: LossSpec) -> Plain:
         "form": None if loss.form is None else _encode_form(loss.form),
         "metrics": list(loss.metrics),
         "thresholds": None if loss.thresholds is None else list(loss.thresholds),
+        "vertex_weights": loss.vertex_weights,
     }
 
 
@@ -135,6 +136,8 @@ def encode_spec(spec: Spec) -> Plain:
         "calls": [_encode_call(call) for call in spec.calls],
         "output": spec.output,
         "bounds": [[one.column, one.place, one.limit, one.layer] for one in spec.bounds],
+        **({} if spec.types is None else {"types": list(spec.types)}),
+        **({} if spec.groups is None else {"groups": spec.groups}),
         **({} if spec.vertex_types is None else {"vertex_types": _encode_types(spec.vertex_types)}),
     }
 
@@ -221,7 +224,16 @@ def decode_spec(data: Any) -> Spec:
         output=read.text("output"),
         bounds=read.items("bounds", _decode_bound) if read.has("bounds") else (),
         vertex_types=read.optional("vertex_types", _decode_types) if read.has("vertex_types") else None,
+        types=read.optional("types", _decode_told_apart) if read.has("types") else None,
+        groups=read.of("groups", int) if read.has("groups") else None,
     )
+
+
+def _decode_told_apart(data: Any) -> tuple[int, str]:
+    match data:
+        case [int(types), str(layer)]:
+            return types, layer
+    raise StageError(f"model: the types that a layer tells apart are {data!r}, expected their number and the layer")
 
 
 def _decode_bound(data: Any) -> Bound:
@@ -306,6 +318,7 @@ def decode_loss(data: Any) -> LossSpec:
         form=read.optional("form", _decode_form) if read.has("form") else None,
         metrics=read.items("metrics", _decode_metric) if read.has("metrics") else (),
         thresholds=read.optional("thresholds", _decode_weights) if read.has("thresholds") else None,
+        vertex_weights=read.has("vertex_weights") and read.flag("vertex_weights"),
     )
     if not all(0 < one < 1 for one in loss.thresholds or ()):
         raise StageError(f"loss: thresholds are {loss.thresholds}, expected numbers above 0 and below 1")

@@ -7,7 +7,7 @@ Statistics are a float64 array [splits, k], one row for each of planner.spec.SPL
     regression      loss, weight, vertices, absolute errors, then for each target squared errors, values, squared values
 
 and, if a metric needs the order of scores, the counts of `lotan.stages.ranking`. The mean loss is loss / weight. Entries
-of a multi-label target that are unknown (NaN) count in nothing.
+of a multi-label target that are unknown (NaN) count in nothing. Weights of vertices count in the loss and the weight only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from lotan.settings.metric_names import RANKED
+from lotan.settings.metric_names import FURTHER, METRICS, RANKED
 from lotan.stages import ranking
 from lotan.stages.losses import loss_terms, terms_gradient
 from planner.physical import Counts
@@ -41,11 +41,22 @@ def _ranks(loss: LossSpec) -> bool:
     return not RANKED.isdisjoint(loss.metrics)
 
 
-def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) -> Tensor:
-    """Return the gradient of the training loss by the logits, float32 [rows, outputs]. It is zero outside the training rows."""
+def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return the gradient of the training loss by the logits, float32 [rows, outputs]. It is zero outside the training rows.
+
+    Args:
+        loss: The loss, with its task.
+        logits: The model's output, float32 [rows, outputs].
+        label: The labels, int64 [rows] or float32 [rows, outputs].
+        split: The split of each row, int8 [rows].
+        weight: The weight of each row, float32 [rows]; None: 1.
+    """
     rows = _rows_of(0, label, split)
     chosen, target = logits.index_select(0, rows), label.index_select(0, rows)
-    return torch.zeros_like(logits).index_copy_(0, rows, _gradient(loss, chosen, target))
+    gradient = _gradient(loss, chosen, target)
+    if weight is not None:
+        gradient = gradient.mul_(weight.index_select(0, rows)[:, None])
+    return torch.zeros_like(logits).index_copy_(0, rows, gradient)
 
 
 def _gradient(loss: LossSpec, chosen: Tensor, target: Tensor) -> Tensor:
@@ -68,7 +79,14 @@ def _gradient(loss: LossSpec, chosen: Tensor, target: Tensor) -> Tensor:
     return (chosen - target.view_as(chosen)).mul_(2 / loss.normalizer)
 
 
-def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, counts: Counts = "all") -> Sums:
+def statistics(
+    loss: LossSpec,
+    logits: Tensor,
+    label: Tensor,
+    split: Tensor,
+    weight: Tensor | None = None,
+    counts: Counts = "all",
+) -> Sums:
     """Return sums over a chunk's rows, by split. Rows without a split or a label are not counted.
 
     Args:
@@ -76,6 +94,7 @@ def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, cou
         logits: The model's output, float32 [rows, outputs].
         label: The labels, int64 [rows] or float32 [rows, outputs].
         split: The split of each row, int8 [rows].
+        weight: The weight of each row in the loss, float32 [rows]; None: 1.
         counts: The splits that count; "train" leaves the other splits zero.
     """
     sums = np.zeros((len(SPLITS), width(loss, counts)))
@@ -83,7 +102,7 @@ def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, cou
         rows = _rows_of(number, label, split)
         if rows.numel():
             chosen, target = logits.index_select(0, rows), label.index_select(0, rows)
-            found = _sums(loss, chosen, target)
+            found = _sums(loss, chosen, target, None if weight is None else weight.index_select(0, rows))
             sums[number, : len(found)] = found
             if sums.shape[1] > len(found):
                 sums[number, len(found) :] = ranking.counts(loss, chosen, target)
@@ -113,17 +132,26 @@ def _cuts(loss: LossSpec) -> Tensor:
     return torch.tensor(loss.cuts or [0.0], dtype=torch.float32)
 
 
-def _sums(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
-    """Return the sums over labelled rows, without the counts of scores."""
+def _sums(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
+    """Return the sums over labelled rows, without the counts of scores.
+
+    The weights of vertices count in the first two columns, which are the loss. Other metrics count vertices alike.
+    """
     match loss.task:
         case "classification":
-            return _classification(loss, logits, label)
+            return _classification(loss, logits, label, of_vertex)
         case "multilabel":
-            return _multilabel(loss, logits, label.view_as(logits))
-    return _regression(loss, logits, label.view_as(logits))
+            return _multilabel(loss, logits, label.view_as(logits), of_vertex)
+    return _regression(loss, logits, label.view_as(logits), of_vertex)
 
 
-def _classification(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
+def _of_vertices(terms: Tensor, of_vertex: Tensor | None) -> Tensor:
+    """Return the terms of rows, [rows] or [rows, k], times the weights of the rows, in float64."""
+    terms = terms.double()
+    return terms if of_vertex is None else terms * of_vertex.double().view(-1, *[1] * (terms.dim() - 1))
+
+
+def _classification(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
     weight = _class_weight(loss, label)
     if loss.form is not None:
         terms = loss_terms(loss, logits, label)
@@ -134,13 +162,13 @@ def _classification(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
         terms = functional.cross_entropy(logits, label, reduction="none") * weight
     guess = (logits[:, 0] > _cuts(loss)).long() if loss.binary else logits.argmax(1)
     hits = guess[guess == label]
-    weights = weight.double().sum() * loss.terms
-    shared: list[Tensor | int] = [terms.double().sum(), weights, label.numel(), hits.numel()]
+    weights = _of_vertices(weight, of_vertex).sum() * loss.terms
+    shared: list[Tensor | int] = [_of_vertices(terms, of_vertex).sum(), weights, label.numel(), hits.numel()]
     counts = [torch.bincount(classes, minlength=loss.classes) for classes in (hits, guess, label)]
     return np.concatenate([np.array([float(x) for x in shared]), *(c.numpy().astype(np.float64) for c in counts)])
 
 
-def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
+def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
     known = ~label.isnan()
     if loss.form is not None:
         terms = loss_terms(loss, logits, label)
@@ -148,21 +176,66 @@ def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
         weight = _label_weight(loss)
         entries = functional.binary_cross_entropy_with_logits(logits, label.nan_to_num(), weight, reduction="none")
         terms = torch.where(known, entries, 0.0)
-    count = known.sum() if loss.terms == loss.outputs else known.all(1).sum() * loss.terms
+    counted = known.sum(1) if loss.terms == loss.outputs else known.all(1) * loss.terms
+    count = _of_vertices(counted, of_vertex).sum()
     guess, actual = (logits > _cuts(loss)) & known, label > 0.5
     hits = guess & actual
     exact = (guess == actual).all(1)
-    shared = [float(x) for x in (terms.double().sum(), count, label.shape[0], exact.sum())]
+    shared = [float(x) for x in (_of_vertices(terms, of_vertex).sum(), count, label.shape[0], exact.sum())]
     return np.concatenate([np.array(shared), *(of_all.double().sum(0).numpy() for of_all in (hits, guess, actual))])
 
 
-def _regression(loss: LossSpec, prediction: Tensor, label: Tensor) -> Sums:
+def _regression(loss: LossSpec, prediction: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
     values = label.double()
     errors = prediction.double() - values
     squares = errors.square().sum(0)
-    total = squares.sum() if loss.form is None else loss_terms(loss, prediction, label).double().sum()
-    shared = [float(total), label.shape[0] * loss.terms, label.shape[0], float(errors.abs().sum())]
+    terms = errors.square() if loss.form is None else loss_terms(loss, prediction, label)
+    counted = torch.full((label.shape[0],), loss.terms)
+    weights = _of_vertices(counted, of_vertex).sum()
+    total = _of_vertices(terms, of_vertex).sum()
+    shared = [float(total), float(weights), label.shape[0], float(errors.abs().sum())]
     return np.concatenate([np.array(shared), squares.numpy(), values.sum(0).numpy(), values.square().sum(0).numpy()])
+
+
+_OF_PAIRS = ("loss", "terms", "links", *METRICS["link"], *FURTHER["link"])
+"""The columns of the statistics of a link task. Metrics are multiplied by the number of links, so that they add up."""
+
+
+def statistics_of_pairs(loss: float, terms: int) -> Sums:
+    """Return the statistics of a training pass over pairs, [splits, columns].
+
+    Args:
+        loss: The sum of the terms of the loss.
+        terms: Their number.
+    """
+    sums = np.zeros((len(SPLITS), len(_OF_PAIRS)))
+    sums[0, :2] = loss, terms
+    return sums
+
+
+def statistics_of_links(split: str, links: int, found: Mapping[str, float]) -> Sums:
+    """Return the statistics of the links of a split, [splits, columns].
+
+    Args:
+        split: The name of the split.
+        links: The number of its links.
+        found: The metrics by name. NaN stands for those that are not there.
+    """
+    sums = np.zeros((len(SPLITS), len(_OF_PAIRS)))
+    values = [found.get(name, np.nan) for name in _OF_PAIRS[3:]] if links else []
+    sums[SPLITS.index(split), 2 : 3 + len(values)] = links, *(links * value for value in values)
+    return sums
+
+
+def _of_links(sums: Sums) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for name, (loss, terms, links, *values) in zip(SPLITS, sums, strict=True):
+        if terms or links:
+            found[name] = {"loss": float(loss / terms)} if terms else {}
+        if links:
+            named = zip(_OF_PAIRS[3:], values, strict=True)
+            found[name] |= {metric: float(value / links) for metric, value in named if not np.isnan(value)}
+    return found
 
 
 def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
@@ -176,6 +249,8 @@ def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
 
     and those of `loss.metrics`, if the sums have what they need: see `lotan.settings.metric_names`.
     """
+    if loss.of_pairs:
+        return _of_links(sums)
     names = {name: row for name, row in zip(SPLITS, sums, strict=True) if row[2] > 0}
     return {name: {"loss": float(row[0] / row[1]), **_scores(loss, row)} for name, row in names.items()}
 

@@ -78,25 +78,30 @@ class StageProgram:
             case "turn":
                 return self._turn(run)
             case "evaluate":
-                label, split, loss = self._targets(run.chunk)
+                loss, label, split, weight = self._targets(run.chunk)
                 (logits,) = self._body.forward(run).outputs.values()
-                return StageResult(statistics=statistics(loss, logits, label, split))
+                return StageResult(statistics=statistics(loss, logits, label, split, weight))
         raise StageError(f"stage {self.stage.name}: there is no mode {run.mode!r}")
 
     def _turn(self, run: StageRun) -> StageResult:
-        label, split, loss = self._targets(run.chunk)
+        loss, label, split, weight = self._targets(run.chunk)
         counted = []
 
         def gradient(logits: Tensor) -> Tensor:
-            counted.append(statistics(loss, logits, label, split, self.stage.counts))
-            return loss_gradient(loss, logits, label, split)
+            counted.append(statistics(loss, logits, label, split, weight, self.stage.counts))
+            return loss_gradient(loss, logits, label, split, weight)
 
         return replace(self._body.turn(run, gradient), statistics=counted[0])
 
-    def _targets(self, chunk: Chunk) -> tuple[Tensor, Tensor, LossSpec]:
-        if self.stage.loss is None or chunk.label is None or chunk.split is None:
+    def _targets(self, chunk: Chunk) -> tuple[LossSpec, Tensor, Tensor, Tensor | None]:
+        loss = self.stage.loss
+        if loss is None or chunk.label is None or chunk.split is None:
             raise StageError(f"stage {self.stage.name}: has no loss, or the chunk came without label or split")
-        return chunk.label, chunk.split, self.stage.loss
+        if not loss.vertex_weights:
+            return loss, chunk.label, chunk.split, None
+        if chunk.vertex_weight is None:
+            raise StageError(f"stage {self.stage.name}: the chunk came without weights of vertices")
+        return loss, chunk.label, chunk.split, chunk.vertex_weight.view(-1)
 
 
 def _known(stage: Stage, memory: Memory | None) -> FlatStage | None:

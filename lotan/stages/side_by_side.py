@@ -9,7 +9,7 @@ for all models would be another kernel with another order of sums: torch does no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -47,7 +47,7 @@ class _Own:
             for whole, own, columns in self.inputs
             if whole.value in chunk.values and own.value not in sparse
         }
-        return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split, sparse)
+        return replace(chunk, values=values, sparse=sparse)
 
     def run(self, run: StageRun, saved: Saved | None) -> StageRun:
         """Return the run of the model's own program, from the whole's run and the values that the model's forward run kept."""

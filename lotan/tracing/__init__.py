@@ -36,6 +36,10 @@ __all__ = ["few_of", "forget_traces", "may_have_rows", "takes_tensors", "trace"]
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
 
+_NORMED = (
+    "layer {!r}: its weight is computed anew in each forward, by {}, which a plan cannot follow; make it a parameter again, "
+    "with its present value: {}"
+)
 TRACING = threading.RLock()
 """Only one model is traced at a time, because torch.fx records one at a time."""
 
@@ -51,6 +55,7 @@ def trace(
     few: tuple[int, int] | None = None,
     types: VertexTypes | None = None,
     vertices: int | None = None,
+    groups: int | None = None,
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -67,6 +72,7 @@ def trace(
         types: as in `GraphColumns`.
         vertices: the number of the graph's vertices; None if it is not known. A torch.nn.Embedding of so many rows has a row
             for each vertex.
+        groups: as there.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -78,9 +84,10 @@ def trace(
         >>> sum(call.op == "lotan.aggregate" for call in spec.calls)
         2
     """
+    _require_plain_weights(model)
     _require_float32(model)
     _require_no_hooks(model)
-    form, columns = form_of(model), GraphColumns(width, data, weighted, types)
+    form, columns = form_of(model), GraphColumns(width, data, weighted, types, groups=groups)
     columns = _with_learned(columns, learned_rows(model, vertices), vertices)
     if form is None:
         return _trace(model, columns, training, few)
@@ -158,7 +165,7 @@ def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
     if asked is None:
         return None
     if columns.types is None:
-        return Importer(asked, columns.weighted, columns.data.flat)
+        return Importer(asked, columns.weighted, columns.data.flat, columns.groups)
     return ImporterByType(asked, columns.types, columns.weighted)
 
 
@@ -167,6 +174,11 @@ def _parameter_spec(name: str, value: Tensor) -> ParameterSpec:
 
 
 def _require_float32(model: torch.nn.Module) -> None:
+    if torch.get_default_dtype() != torch.float32:
+        raise ModelError(
+            f"torch's default dtype is {torch.get_default_dtype()}, and plans compute in torch.float32; begin with "
+            "torch.set_default_dtype(torch.float32), and make the model after it, or call model.float()"
+        )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
             raise ModelError(
@@ -175,6 +187,23 @@ def _require_float32(model: torch.nn.Module) -> None:
             )
         if parameter.dtype != torch.float32:
             raise ModelError(f"parameter {name!r} is {parameter.dtype}; expected torch.float32: call model.float()")
+
+
+def _require_plain_weights(model: torch.nn.Module) -> None:
+    """Refuse layers whose weight torch computes anew in each forward, with the line that makes it a parameter again."""
+    for name, module in model.named_modules():
+        layer = f"model.{name}" if name else "model"
+        for hook in module._forward_pre_hooks.values():
+            kind, weight = type(hook).__name__, getattr(hook, "name", "weight")
+            if kind in ("WeightNorm", "SpectralNorm"):
+                words = "weight_norm" if kind == "WeightNorm" else "spectral_norm"
+                raise ModelError(_NORMED.format(name, words, f"torch.nn.utils.remove_{words}({layer}, {weight!r})"))
+        for weight, found in getattr(module, "parametrizations", {}).items():
+            for one in found:
+                kind = type(one).__name__.removeprefix("_")
+                if type(one).__module__ == "torch.nn.utils.parametrizations":
+                    line = f"torch.nn.utils.parametrize.remove_parametrizations({layer}, {weight!r})"
+                    raise ModelError(_NORMED.format(name, kind, line))
 
 
 def _require_no_hooks(model: torch.nn.Module) -> None:

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
+from lotan.nn.learned_rows import LearnedRows
 from lotan.tracing.norms import Norms
 from lotan.tracing.pyg.layers import why_refused
 from lotan.tracing.refusals import (
@@ -104,6 +105,8 @@ class Scope:
         elif isinstance(error, TypeError) and ".forward() " in text:
             reason = f"{text}; expected a model whose forward takes the features and the graph: forward(self, x, graph)"
             reason += ", or the tensors of a graph: forward(self, x, edge_index)"
+        elif kind == "FakeTensorDeviceMismatchError" or "NVIDIA driver" in text or "not compiled with CUDA" in text:
+            reason = "moves tensors to another device; leave devices out of forward, for workers compute on the CPU"
         elif isinstance(error, AttributeError) and "'FakeTensor'" in text:
             reason = f"{text.replace('FakeTensor', 'Tensor')}; edges are a tensor of two rows, and no sparse matrix"
         else:
@@ -139,7 +142,7 @@ class Scope:
         given = arguments[0].shape[-1]
         if getattr(module, "first_aggr", True) is False:  # a SignedConv behind another takes rows of twice the width
             return
-        if given == 0 == self._width:
+        if given == 0 == self._width and not isinstance(module, LearnedRows):
             raise self.error(NO_FEATURES)
         if isinstance(expected, int) and expected > 0 and isinstance(given, int) and given != expected:
             name = "in_features" if linear else "in_channels"

@@ -22,8 +22,8 @@ from lotan.settings.schedulers import Schedule
 from lotan.stages.metrics import metrics
 from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.training.early_stopping import EarlyStopping, make_stopping
+from lotan.training.penalty import PenaltyTerm
 from lotan.training.running import update_running
-from planner.spec import SPLITS
 
 Weights = dict[str, torch.Tensor]
 
@@ -63,6 +63,8 @@ class Learner:
         self.resumed_after = self.state.epoch
         self._counted: np.ndarray | None = None  # the statistics of the steps of the epoch so far
         self._stepping = 0.0  # the seconds of these steps
+        self._penalty = PenaltyTerm(config.penalty, model, self._by_row)
+        self._penalties: list[float] = []  # those of the steps of the epoch so far
         self._current: Weights = {}  # the weights of the last epoch, while the model holds its best ones
 
     @property
@@ -126,8 +128,10 @@ class Learner:
         assert outcome.statistics is not None  # a training pass always has them
         if outcome.statistics[SPLITS.index("train"), 1]:  # without weight, a mini-batch has no loss, and no gradient
             _check_finite(epoch, metrics(self.job.loss, outcome.statistics)["train"]["loss"])
+        gradients, penalty = self._penalty.add_to(outcome.gradients, epoch)
+        self._penalties.append(penalty)
         for name, parameter in self.model.named_parameters():
-            gradient = outcome.gradients.get(name)
+            gradient = gradients.get(name)
             if gradient is not None and not gradient.is_sparse:
                 gradient = gradient.to(parameter).view_as(parameter)
             parameter.grad = gradient
@@ -148,7 +152,9 @@ class Learner:
         self._stepping += time.perf_counter() - started
 
     def end_epoch(self, seconds: float) -> None:
-        """Record an epoch after its last step. Its loss is the mean over the examples of all its steps.
+        """Record an epoch after its last step.
+
+        Its loss is the mean over the examples of all its steps, and the mean penalty of these steps.
 
         Args:
             seconds: The seconds that the training passes of the epoch took.
@@ -158,12 +164,13 @@ class Learner:
         """
         epoch, rate = self.state.epoch + 1, self.state.schedule.figures
         assert self._counted is not None  # an epoch has at least one step
-        loss = metrics(self.job.loss, self._counted)["train"]["loss"]
+        penalty = sum(self._penalties) / len(self._penalties)
+        loss = metrics(self.job.loss, self._counted)["train"]["loss"] + penalty
         self.state.schedule.after_step()
         taken = seconds + self._stepping
         self.state.history.append({"epoch": epoch, "loss": loss, **rate, "train_seconds": taken, "eval_seconds": 0.0})
         self.state.epoch = epoch
-        self._counted, self._stepping = None, 0.0
+        self._counted, self._stepping, self._penalties = None, 0.0, []
 
     def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
         """Record the metrics of the current weights.
@@ -182,7 +189,7 @@ class Learner:
         assert evaluation is not None  # the pass has counted all splits
         found = metrics(self.job.loss, evaluation)
         for split, figures in found.items():
-            _check_finite(state.epoch, figures["loss"], f" over {split!r} after the step")
+            _check_finite(state.epoch, figures.get("loss", 0.0), f" over {split!r} after the step")
         entry["metrics"], entry["eval_seconds"] = found, entry["eval_seconds"] + seconds
         state.schedule.after_evaluation(found)
         improved = state.stopping.update(state.epoch, found)
@@ -221,7 +228,7 @@ class Learner:
         """Return the initial state. If there is a checkpoint to resume from, the state and the model's weights come from it."""
         job, config = self.job, self.config
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        validation = job.graph.labels.labelled[SPLITS.index("val")]
+        validation = job.validation
         stopping = make_stopping(config.monitor, config.patience, job.loss.task, validation)
         optimizer = config.optimizer.build(trainable, self._by_row)
         schedule = Schedule(config.lr_scheduler, optimizer, stopping.monitor, stopping.monitor in LOWER_IS_BETTER)

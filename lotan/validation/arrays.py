@@ -23,6 +23,7 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
         complaints.check_label_kind(graph.label.ndim == 1, demands)
         _check_splits(graph)
         (_check_classes if graph.label.ndim == 1 else _check_targets)(graph, demands)
+        _check_vertex_weights(graph)
     _check_weights(graph, demands)
     complaints.check_edge_data(graph.edge_data, demands)
     _check_attributes(graph)
@@ -108,6 +109,15 @@ def _check_weights(graph: GraphArrays, demands: Demands) -> None:
         if bad.any() and (demands.normalised_weights or not negative):
             edge = _first(bad)
             raise complaints.bad_weights(_count(bad), *_ends(graph, edge), graph.weight[edge], negative)
+
+
+def _check_vertex_weights(graph: GraphArrays) -> None:
+    if graph.vertex_weight is None:
+        return
+    bad = ~(np.isfinite(graph.vertex_weight) & (graph.vertex_weight >= 0))
+    if bad.any():
+        row = _first(bad)
+        raise complaints.bad_vertex_weights(_count(bad), graph.ids[row], graph.vertex_weight[row])
 
 
 def _check_attributes(graph: GraphArrays) -> None:

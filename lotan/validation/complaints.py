@@ -133,6 +133,12 @@ def bad_weights(count: int, src: object, dst: object, weight: object, negative: 
     return fault("edges", "weight", problem, mend, count, f"{shown(src)} -> {shown(dst)}: {plain(weight)}")
 
 
+def bad_vertex_weights(count: int, identifier: object, weight: object) -> GraphError:
+    """Build the error for weights of vertices that are NaN, infinite or negative."""
+    problem, mend = "weights that are negative, NaN or infinite", "Replace them by numbers of at least 0."
+    return fault("vertices", "vertex_weight", problem, mend, count, example_row(identifier, plain(weight)))
+
+
 def check_edge_data(given: EdgeData, demands: Demands) -> None:
     """Raise a GraphError if the model reads a column of edges that the graph lacks, or attributes of another width."""
     wanted = demands.reads

@@ -54,7 +54,7 @@ def check_frames(graph: Graph, demands: Demands) -> GraphReport:
 def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
     """Check every vertex, in one job. A fault that may cause others is raised before these."""
     presence, contents = _presence_faults(), _content_faults()
-    labels = _label_faults(vertices, demands) if demands.task is not None else []
+    labels = [*_label_faults(vertices, demands), *_weight_faults(vertices)] if demands.task is not None else []
     labels = [*_number_faults("features", demands, lambda row: repr(row.id)), *labels]
     kinds = [*presence, *contents, *labels]
     sizes, counts = _count_all(vertices, kinds)
@@ -144,6 +144,22 @@ def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
         other = ~missing & _any(label, lambda value: ~(value.isin(0.0, 1.0) | F.isnan(value)))
         kinds.append(Fault(other, lambda count, row, *_: complaints.labels_not_binary(count, row.id, row.label)))
     return [*kinds, _missing(missing, vertices)]
+
+
+def _weight_faults(vertices: DataFrame) -> list[Fault]:
+    if "vertex_weight" not in vertices.columns:
+        return []
+    weight = F.col("vertex_weight")
+    return [
+        Fault(
+            weight.isNull(),
+            lambda count, row, *_: faults.null_rows("vertex_weight", count, faults.example_row(row.id, "null")),
+        ),
+        Fault(
+            F.coalesce(_infinite(weight) | (weight < 0), F.lit(False)),
+            lambda count, row, *_: complaints.bad_vertex_weights(count, row.id, row.vertex_weight),
+        ),
+    ]
 
 
 def _class_range(label: Column, outputs: int | None) -> list[Fault]:

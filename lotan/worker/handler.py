@@ -32,7 +32,7 @@ from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
 from messenger.room import Room
 from planner.chunks import SAVED_BYTES
 from planner.physical import Mode
-from planner.spec import EdgeSet
+from planner.spec import TARGETS, EdgeSet
 
 Tensors = dict[str, np.ndarray]
 
@@ -157,14 +157,9 @@ def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool
         keys = _tensor(tensors[tensor_names.KEYS])
     except KeyError as missing:
         raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
-    label, split = (tensors.get(tensor_names.column(name)) for name in ("label", "split"))
-    return Chunk(
-        keys,
-        values,
-        edges,
-        None if label is None else _tensor(label),
-        None if split is None else _tensor(split),
-    )
+    given = {name: tensors.get(tensor_names.column(name)) for name in TARGETS}
+    targets: dict[str, Any] = {name: _tensor(one) for name, one in given.items() if one is not None}
+    return Chunk(keys, values, edges, **targets)
 
 
 def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray], columns: Sequence[str]) -> EdgeBlock:

@@ -38,7 +38,9 @@ class PipeStep(Step):
 
     stage: str
     mode: Mode
-    inputs: tuple[str, ...]  # columns for the inputs that are no sources; "label" and "split" for turn and evaluate
+    inputs: tuple[
+        str, ...
+    ]  # columns for the inputs that are no sources; then what the loss reads, for turn and evaluate
     collections: tuple[str, ...]  # results of CollectSteps, for the inputs with role "source"
     gradients: tuple[Gradients, ...]  # for backward only
     outputs: tuple[Column, ...]
@@ -65,6 +67,11 @@ class PipeStep(Step):
     def emits(self) -> bool:
         """True if it yields the stage's outputs, and not gradients of its inputs."""
         return self.mode in ("forward", "predict")
+
+    @property
+    def turns(self) -> bool:
+        """True in the mode that computes the loss."""
+        return self.mode == "turn"
 
     @property
     def label(self) -> str:

@@ -104,7 +104,7 @@ def test_tables_with_a_log_are_refused_by_name(log, name, tmp_path):
     place = write(tmp_path, {"a.parquet": edges(0, 1, 2)}) / "edges.parquet" / log
     place.parent.mkdir()
     place.write_text("{}")
-    with pytest.raises(GraphError, match=f"is a {name} table, whose Parquet files may hold deleted rows"):
+    with pytest.raises(GraphError, match=f"is a table of {name}, whose Parquet files may hold deleted rows"):
         Graph.read(tmp_path)
 
 

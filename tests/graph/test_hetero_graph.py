@@ -175,3 +175,22 @@ def test_texts_of_digits_stay_texts_unless_they_are_numbers_as_written() -> None
     assert plain_ids(np.array(["a:7", "a:10"]), "a").tolist() == [7, 10]
     assert plain_ids(np.array(["a:007", "a:7"]), "a").tolist() == ["007", "7"]
     assert plain_ids(np.array(["a:" + "9" * 30]), "a").tolist() == ["9" * 30]
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (
+            torch.tensor([[0.0], [1.0]]),
+            r"edge_index: is float32 of shape \[2, 1\]; expected integers of shape \[2, num_edges\]",
+        ),
+        (torch.zeros(3, 4, dtype=torch.long), r"edge_index: is int64 of shape \[3, 4\]"),
+        (torch.zeros(4, dtype=torch.long), r"edge_index: is int64 of shape \[4\]"),
+        (torch.tensor([[0], [99]]), "edge_index: names vertex 99 of type 'paper'; expected 0 to 19"),
+    ],
+)
+def test_edges_of_another_type_or_shape_are_refused(index: torch.Tensor, words: str) -> None:
+    data = messy_data()
+    data["author", "writes", "paper"].edge_index = index
+    with pytest.raises(GraphError, match=words):
+        lotan.HeteroGraph.from_pyg(data)

@@ -117,7 +117,7 @@ def test_uris_are_read_without_spark(managed, ending, monkeypatch):
         memory.pipe(f"/graphs/shop/edges{ending}/_delta_log/0.json", b"{}")
     try:
         if managed:
-            with pytest.raises(GraphError, match="is a Delta Lake table, whose Parquet files may hold deleted rows"):
+            with pytest.raises(GraphError, match="is a table of Delta Lake, whose Parquet files may hold deleted rows"):
                 Graph.read("memory://graphs/shop", features="f_*")
             return
         graph = Graph.read("memory://graphs/shop", features="f_*")

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import OneVsRest
 from pyspark.ml.feature import StringIndexer, VectorAssembler
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
@@ -207,16 +208,44 @@ def test_predictions_on_rows_leave_nothing_behind(graph: Frames, spark: SparkSes
 
 def test_masks_are_the_same_in_spark_as_collected(graph: Frames) -> None:
     vertices, edges = graph
-    estimator = GNNClassifier(splitCol="split").setEdges(edges).setVertices(vertices.select("id", "features"))
+    estimator = (
+        GNNClassifier(splitCol="split", weightCol="target")
+        .setEdges(edges)
+        .setVertices(vertices.select("id", "features"))
+    )
     rows = training_rows(estimator, vertices.where("fold = 0"), classes=True)
     whole = whole_graph(estimator, estimator._given, vertices)
     with training_graph(estimator, whole, rows) as in_spark:
         one = in_spark.arrays()
     with training_graph(estimator.setEngine("local"), whole, rows) as collected:
         other = collected.arrays()
-    for name in ("ids", "features", "label", "split", "src", "dst"):
+    for name in ("ids", "features", "label", "split", "vertex_weight", "src", "dst"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
     assert set(one.split) == {-1, 0, 1}
+
+
+def test_weights_of_rows_are_those_of_vertices(graph: Frames) -> None:
+    vertices, edges = graph
+    weighted = vertices.where("fold = 0").withColumn("weight", F.col("id") % 3)
+    classifier = GNNClassifier(**QUICK, weightCol="weight").setEdges(edges)
+    model = classifier.setVertices(vertices.select("id", "features")).fit(weighted)
+    pandas, pandas_edges = tables()
+    pandas["split"] = np.where(pandas["fold"] == 0, "train", None)
+    pandas["vertex_weight"], pandas["label"] = pandas["id"] % 3, pandas["label"].astype("int64")
+    torch.manual_seed(0)
+    module = lotan.nn.GCN(WIDTH, 8, 2, CLASSES, dropout=0.5)
+    optimizer = lotan.Adam(lr=0.01, weight_decay=5e-4)
+    settings: dict[str, Any] = {"engine": "local", "epochs": 5, "optimizer": optimizer, "progress": False}
+    run = lotan.Trainer(module, lotan.Graph(pandas, pandas_edges), **settings).fit()
+    assert same_weights(model.trained, run.model)
+    assert model.trained.loss.vertex_weights
+
+
+def test_one_vs_rest_is_refused_in_its_own_words(graph: Frames) -> None:
+    vertices, edges = graph
+    classifier = GNNClassifier(**QUICK).setEdges(edges).setVertices(vertices.select("id", "features"))
+    with pytest.raises(ConfigurationError, match="GNNClassifier tells any number of classes apart without OneVsRest"):
+        OneVsRest(classifier=classifier).fit(vertices)
 
 
 def test_loss_weights_and_schedule_are_those_of_the_trainer(graph: Frames) -> None:

@@ -246,6 +246,28 @@ PYTHON = {
     "the reverses that are there already are added": Fault(
         LOTAN, "np.flatnonzero(~np.isin(dst * vertices", "np.flatnonzero(np.isin(dst * vertices", ("test_graph.py",)
     ),
+    "the ends of edges are exchanged": Fault(
+        LOTAN,
+        "return self._matrices(self.dst, self.src, (self.ends, self.vertices), slice(None))",
+        "return self._reverse",
+        LOCAL,
+    ),
+    "the weight of a self-loop is forgotten": Fault(LOTAN, "added[had] = values[self.chosen[had]]", "pass", LOCAL),
+    "vertices weigh alike in gradients": Fault(
+        LOTAN,
+        "gradient = gradient.mul_(weight.index_select(0, rows)[:, None])",
+        "pass",
+        ("training/test_vertex_weights.py",),
+    ),
+    "vertices weigh alike in the mean": Fault(
+        LOTAN,
+        "terms if of_vertex is None else terms * of_vertex",
+        "terms + 0 * terms",
+        ("training/test_vertex_weights.py",),
+    ),
+    "a penalty has no gradient": Fault(
+        LOTAN, "return added, value.item()", "return dict(gradients), value.item()", ("training/test_penalty.py",)
+    ),
     "a graph convolution forgets the weights": Fault(
         LOTAN,
         'out_channels]."""\n        return x_j * edge_weight.unsqueeze(-1)',

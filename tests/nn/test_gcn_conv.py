@@ -29,7 +29,7 @@ def test_gradients_equal_finite_differences(options: dict) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"improved": True}, {"cached": True}, {"aggr": "max"}, {"flow": "target_to_source"}, {"node_dim": 0}],
+    [{"improved": True}, {"aggr": "max"}, {"flow": "target_to_source"}, {"node_dim": 0}],
     ids=str,
 )
 def test_unsupported_arguments_are_refused_by_name(options: dict) -> None:

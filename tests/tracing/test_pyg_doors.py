@@ -207,3 +207,105 @@ def test_a_product_for_other_features_is_explained() -> None:
     words = rf"layer 'conv'.*rows of width {WIDTH} by a parameter for rows of width 8 \(the graph's features have width {WIDTH}\)"
     with pytest.raises(ModelError, match=words):
         lotan.Trainer(Wrong(Product()), messy_graph(), **QUICK).fit()
+
+
+class OfData(torch.nn.Module):
+    """Takes all tensors as one object, as many examples of PyG do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.GCNConv(WIDTH, 5), pyg.SAGEConv(5, 3)
+
+    def forward(self, data):
+        x, edge_index = data.x, data.edge_index
+        assert data.num_nodes == x.size(0)
+        assert data.batch is None
+        x = self.first(x, edge_index, data.edge_weight).relu()
+        return self.second(x, edge_index) + scatter(data.edge_attr[:, :1], edge_index[1], 0, data.num_nodes)
+
+
+class OfTensors(OfData):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, edge_attr: Tensor) -> Tensor:
+        x = self.first(x, edge_index, edge_weight).relu()
+        return self.second(x, edge_index) + scatter(edge_attr[:, :1], edge_index[1], 0, x.size(0))
+
+
+def test_a_forward_of_data_is_that_of_its_tensors() -> None:
+    torch.manual_seed(0)
+    graph, ours = messy_graph(), OfData()
+    theirs = OfTensors()
+    theirs.load_state_dict(ours.state_dict())
+    runs = [lotan.Trainer(model, graph, **QUICK).fit() for model in (ours, theirs)]
+    assert runs[0].history[-1]["loss"] == runs[1].history[-1]["loss"]
+    with pytest.raises(ModelError, match="'NoneType' object is not subscriptable"):
+        lotan.Trainer(
+            OfData(), lotan.Graph.from_arrays(np.zeros((3, WIDTH)), [0], [1], [0, 1, 2], [0, 0, 0]), **QUICK
+        ).fit()
+
+
+class Refused(torch.nn.Module):
+    def __init__(self, forward) -> None:
+        super().__init__()
+        self.conv, self.linear = pyg.GCNConv(WIDTH, 3), torch.nn.Linear(3, 3)
+        self._forward = forward
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self._forward(self, x, edge_index)
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        (lambda self, x, e: self.conv(x.to("cuda"), e), "leave devices out of forward"),
+        (lambda self, x, e: self.conv(x, e).detach(), r"so conv.bias, conv.lin.weight would never change"),
+        (lambda self, x, e: self.conv(x, e)[:, 0], r"for one output, return x\[:, None\]"),
+    ],
+)
+def test_what_a_forward_does_is_refused_in_its_own_words(forward, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        trace(Refused(forward), WIDTH, training=True)
+
+
+class MaskOfData(OfData):
+    def forward(self, data):
+        return super().forward(data)[data.train_mask]
+
+
+def test_masks_of_data_are_read_by_the_loss() -> None:
+    with pytest.raises(ModelError, match=r"no 'train_mask' .*the loss reads labels and splits itself"):
+        trace(MaskOfData(), WIDTH, training=True, data=EdgeData(2))
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        torch.nn.utils.weight_norm,
+        torch.nn.utils.spectral_norm,
+        torch.nn.utils.parametrizations.weight_norm,
+        torch.nn.utils.parametrizations.spectral_norm,
+    ],
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_weight_that_is_computed_anew_is_refused_with_the_line_that_helps(norm) -> None:
+    model = Refused(lambda self, x, e: self.linear(self.conv(x, e)))
+    norm(model.linear)
+    with pytest.raises(ModelError, match="layer 'linear': its weight is computed anew") as found:
+        trace(model, WIDTH, training=True)
+    exec(str(found.value).rpartition(": ")[2], {"torch": torch, "model": model})  # the line that the error gives
+    trace(model, WIDTH, training=True)
+
+
+def test_another_default_dtype_is_named() -> None:
+    model = OfTensors()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(ModelError, match=r"default dtype is torch\.float64.*set_default_dtype\(torch\.float32\)"):
+            trace(model, WIDTH, training=True)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    graph = messy_graph()
+    run = lotan.Trainer(OfData(), graph, **QUICK | {"epochs": np.int64(2), "seed": np.int32(3)}).fit()
+    assert len(run.history) == 2

@@ -69,10 +69,11 @@ def test_the_same_as_on_local(spark: SparkSession, engine: str, kind: str) -> No
     vertices, edges = _tables()
     label, sql = _label(kind)
     vertices["label"] = list(label)
+    vertices["vertex_weight"] = np.arange(VERTICES) % 5 * (0.5 if kind != "classes" else 0) + 0.5
     outputs, settings = CASES[kind]
     rows = vertices.assign(features=[row.tolist() for row in vertices["features"]]).astype(object).values.tolist()
     on_spark = lotan.Graph(
-        spark.createDataFrame(rows, f"id int, features array<float>, label {sql}, split string"),
+        spark.createDataFrame(rows, f"id int, features array<float>, label {sql}, split string, vertex_weight double"),
         spark.createDataFrame(edges, "src int, dst int"),
     )
     local = lotan.Graph(vertices, edges)

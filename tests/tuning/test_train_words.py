@@ -78,6 +78,6 @@ def test_every_setting_is_said_or_known_not_to_be():
     assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *BATCHES, *UNSAID, *results, *own}
 
 
-@pytest.mark.parametrize("settings", [{"loss": abs}, {"chunk_rows": 8}])
+@pytest.mark.parametrize("settings", [{"loss": abs}, {"penalty": abs}, {"chunk_rows": 8}])
 def test_where_there_is_no_option_there_are_no_words(settings):
     assert words_in_common(make_config(settings)) is None

@@ -45,6 +45,7 @@ class LevelOrder:
             features=self._placed(torch.from_numpy(arrays.features), features).numpy(),
             label=arrays.label[self.rows],
             split=arrays.split[self.rows],
+            vertex_weight=None if arrays.vertex_weight is None else arrays.vertex_weight[self.rows],
             src=src[edges],
             dst=dst[edges],
             weight=None if arrays.weight is None else arrays.weight[edges],

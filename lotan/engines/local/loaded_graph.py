@@ -164,6 +164,8 @@ class LoadedGraph:
         match name.split("@"):
             case ["features" | "label" | "split"]:
                 return _aligned(getattr(arrays, name))
+            case ["vertex_weight"] if arrays.vertex_weight is not None:
+                return _aligned(arrays.vertex_weight[:, np.newaxis])
             case ["in_degree", *edges]:
                 return self.sets[edges[0] if edges else "graph"].in_degree()
             case ["gcn_scale", edges]:

@@ -18,7 +18,7 @@ from lotan.engines.local.local_pass import LocalPass
 from lotan.stages.chunk import Chunk, Saved, padded
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
-from planner.spec import EdgeSet
+from planner.spec import TARGETS, EdgeSet
 from planner.steps.pipe import Gradients, PipeStep
 
 T = TypeVar("T")
@@ -131,12 +131,11 @@ class PipeRun:
             )
             for i in dense
         }
-        label, split = values.get("label"), values.get("split")
+        targets = {name: values[name][rows] for name in TARGETS if name in values}
         return Chunk(
             self._graph.keys[rows],
             given,
-            label=None if label is None else label[rows],
-            split=None if split is None else split[rows],
+            **targets,
             sparse={value: self._graph.sparse(column, rows) for value, column in sparse.items()},
         )
 
@@ -188,8 +187,8 @@ class PipeRun:
             some = {"vertex": first, "source": slice(None), "total": slice(1)}[i.role]
             rows[i.value] = column[some].view(-1, *i.shape)
         edges = {name: self._graph.block(stage, name, self._step.within) for name in stage.edge_sets}
-        label, split = (None if target is None else target[first] for target in map(values.get, ("label", "split")))
-        return Chunk(self._graph.keys[first], rows, edges, label, split)
+        targets = {name: values[name][first] for name in TARGETS if name in values}
+        return Chunk(self._graph.keys[first], rows, edges, **targets)
 
     def _commit(self, found: StageResult) -> Mapping[str, Handle]:
         """Add up the gradients of parameters, and name those of inputs."""

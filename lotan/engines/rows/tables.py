@@ -160,7 +160,7 @@ class _Loader:
     def vertex_table(self) -> Tables:
         place, columns = self.placement, self.needs.columns
         given: list[str] = [name for name in ("label", "split") if name in self.vertices.columns]
-        given += ["features"] if "features" in columns else []
+        given += [name for name in ("features", "vertex_weight") if name in columns]
         placed = self._with_levels(place.place(self.vertices.select(place.of(ID).alias(PART), ID, *given)))
         order = (LEVEL, ID) if self.by_level else (ID,)
         numbered = placed.withColumns(

@@ -1,0 +1,40 @@
+"""The data object that a `forward(data)` takes, with the tensors of a graph as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+ABSENT = ("edge_weight", "edge_attr", "edge_type", "batch")
+"""Attributes that are None if a graph lacks them, as those of PyG's data objects are."""
+
+
+class GraphTensors:
+    """The tensors of a graph as attributes, such as `data.x` and `data.edge_index`.
+
+    Args:
+        tensors: The tensors by name. `x` has a row for each vertex.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.__dict__.update(tensors)
+
+    x: Any
+
+    @property
+    def num_nodes(self) -> Any:
+        """The number of vertices."""
+        return self.x.shape[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """Return None for a column that a graph may lack.
+
+        Raises:
+            AttributeError: The name is no column of a graph that a model may read.
+        """
+        if name not in ABSENT:
+            targets = name == "y" or name.endswith("_mask")
+            hint = "; return a row for each vertex, for the loss reads labels and splits itself" if targets else ""
+            raise AttributeError(f"data has no {name!r} that a model can read; it has {', '.join(vars(self))}{hint}")
