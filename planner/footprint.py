@@ -21,6 +21,7 @@ from planner.scratch import NUMBER_BYTES, rows_in_hand, scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep
+from planner.steps.learned_rows import learned_parameters
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
@@ -36,6 +37,8 @@ LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorte
 LOCAL_VERTEX_BYTES = 40
 KEPT_PER_CALL = 2  # copies of the output of a call on edges: one saved for backward, and a gradient
 KEY_BYTES = 8  # bytes of a vertex's row key
+# copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
+LEARNED_COPIES = 5
 SPARSE_BYTES = 16  # bytes of a non-zero feature: the number with its place, by row and by column
 ROWS_HEAP = 320 * MIB  # Spark's own heap on rows, with generated operators and their garbage
 ROW_COPIES = 3  # copies of columns in that heap: held, and passed on by operators; fitted to one graph
@@ -99,7 +102,17 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
-    return reading_bytes(statistics) + columns + kept + scratch + turned
+    return reading_bytes(statistics) + columns + kept + scratch + turned + _learned_held(plan, statistics)
+
+
+def _learned_held(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of all copies of learned rows. The plan of a batch does not count those of the whole graph again."""
+    return 0 if statistics.sampled else LEARNED_COPIES * learned_bytes(plan, statistics)
+
+
+def learned_bytes(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of one copy of the parameters that have a row for each vertex."""
+    return 4 * statistics.vertices * sum(learned_parameters(plan).values())
 
 
 def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
@@ -117,7 +130,7 @@ def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int
     )
     static = sum(column_bytes(column, statistics) for column in stay) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
-    return reading_bytes(statistics) + static + kept + turned + hand + scratch
+    return reading_bytes(statistics) + static + kept + turned + hand + scratch + _learned_held(plan, statistics)
 
 
 def _step_in_hand(plan: Plan, step: Step, steps: Sequence[Step], statistics: Statistics, layout: Layout) -> int:

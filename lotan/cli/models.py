@@ -57,8 +57,11 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
     task = getattr(options, "task", None)
     graph = graph.for_task(task)
     width, outputs, vertices = graph.statistics.width, graph.labels.outputs, graph.statistics.vertices
-    if not width:
-        raise GraphError("vertices.features: they have no numbers. Give each vertex at least one.")
+    if not width and options.model in STOCK:
+        raise GraphError(
+            "vertices.features: they have no numbers. Give each vertex at least one, or a model of your own with "
+            "lotan.nn.LearnedFeatures (--model MODULE:FACTORY)."
+        )
     if not outputs:
         raise GraphError("vertices.label: no vertex has one. Name the column of labels (--label).")
     if outputs > max(MOST_CLASSES, vertices):

@@ -25,6 +25,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="Parquet file with the columns id, prediction and, except for regression, probability;\n"
         "a folder of part files from an engine on Spark (default: predictions.parquet)",
     )
+    parser.add_argument(
+        "--unseen",
+        choices=("error", "mean"),
+        default="error",
+        help="for a model with learned rows, what vertices get that the graph of training did not have: an error, or the\n"
+        "mean of all rows (default: error)",
+    )
     add_plan_options(parser)
 
 
@@ -37,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
     settings = plan_settings(options)
     model = load(options.model_dir)
     with ExitStack() as opened:
-        model.write_predictions(open_graph(options, make_config(settings), opened), options.out, **settings)
+        graph = open_graph(options, make_config(settings), opened)
+        model.write_predictions(graph, options.out, unseen=options.unseen, **settings)
     print(f"predictions written to {options.out}")
     return 0
 

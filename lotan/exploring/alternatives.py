@@ -93,7 +93,8 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
     known = cost_cache.load()
     found = []
     for engine, traits in ENGINES.items():
-        if traits.needs_rgb and not config.rgb:
+        unable = job.train.learned and "learned_rows" not in traits.abilities
+        if unable or (traits.needs_rgb and not config.rgb):
             continue
         listed = list(variants(job, config, engine, known))
         first = listed[0][0]

@@ -165,7 +165,8 @@ def read_npz(path: Path) -> Archive:
             f"{path} cannot be read as an .npz archive: {reason(error)}. It may be truncated: copy or write it again."
         ) from error
     _require(path, held, () if "edge_index" in held else ("edge_src", "edge_dst"))
-    _require(path, held, ("x",) if "x" in held else ("num_nodes", *_CSR))
+    is_bare = "num_nodes" in held and not any(name in held for name in _CSR)  # there are no features
+    _require(path, held, ("x",) if "x" in held else ("num_nodes", *(() if is_bare else _CSR)))
     try:
         vertices, edges = _columns_of(held)
     except (ValueError, IndexError, TypeError) as error:
@@ -273,6 +274,8 @@ def _real(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray
 
 
 def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.float32]:
+    if "x_shape" not in held:
+        return np.zeros((count, 0), dtype=np.float32)
     shape = tuple(int(size) for size in _whole(held, "x_shape"))
     if len(shape) != 2 or shape[0] != count:  # checked before the memory is allocated
         raise ValueError(f"{count} vertices, but features of shape {shape}")
@@ -295,7 +298,10 @@ def write_directory(directory: Path, graph: GraphArrays, overwrite: bool) -> Non
     make_room(directory, overwrite)
     directory.mkdir(parents=True, exist_ok=True)
     rows = max(1, GROUP_NUMBERS // max(1, graph.features.shape[1]))
-    parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES, row_group_size=rows)
+    vertices = vertex_tables(graph, split_names=True)
+    if not graph.features.shape[1]:
+        vertices = vertices.drop_columns(["features"])
+    parquet.write_table(vertices, directory / VERTICES, row_group_size=rows)
     edges = edge_table(graph, keep_id_type=True)
     kept = edges if graph.weight is not None else edges.drop_columns(["weight"])
     parquet.write_table(kept, directory / EDGES)

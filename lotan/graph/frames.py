@@ -134,6 +134,8 @@ def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwr
     if names.classes:
         texts = F.array(*map(F.lit, names.classes))
         vertices = vertices.withColumn("label", F.get(texts, F.col("label")))
+    if not names.present(tables[0].columns).feature_columns:
+        vertices = vertices.drop("features")
     mode = "overwrite" if overwrite else "errorifexists"
     vertices.write.mode(mode).parquet(f"{path}/{VERTICES}")
     (edges if names.weight is not None else edges.drop("weight")).write.mode(mode).parquet(f"{path}/{EDGES}")

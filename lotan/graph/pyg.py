@@ -32,17 +32,14 @@ def arrays_of(data: Any) -> dict[str, Any]:
         raise GraphError(
             f"{type(data).__name__} has several types of vertices, which is not supported; give data.to_homogeneous()."
         )
-    x, edge_index = (_required(data, name) for name in ("x", "edge_index"))
-    if x.ndim == 1:
-        x = x[:, None]
+    x, edge_index = _features(data), _required(data, "edge_index")
     if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind != "i":
         given = f"{edge_index.dtype} of shape {list(edge_index.shape)}"
         raise GraphError(f"data.edge_index: is {given}; expected integers of shape [2, num_edges].")
     if edge_index.size and not 0 <= edge_index.min() <= edge_index.max() < len(x):
         wrong = edge_index.max() if edge_index.min() >= 0 else edge_index.min()
-        raise GraphError(
-            f"data.edge_index: names vertex {wrong}; expected 0 to {len(x) - 1}, as data.x has {len(x)} rows."
-        )
+        counted = "data.num_nodes is" if _attribute(data, "x") is None else "data.x has"
+        raise GraphError(f"data.edge_index: names vertex {wrong}; expected 0 to {len(x) - 1}, as {counted} {len(x)}.")
     ids, edges = _ids(data, len(x)), edge_index.shape[1]
     src, dst = edge_index if ids is None else ids[edge_index]
     return {
@@ -91,15 +88,28 @@ def _attribute(data: Any, name: str) -> Any:
     return getattr(data, name, None)
 
 
+def _features(data: Any) -> Array:
+    """Return the features [vertices, width]. Without `x`, the width is 0, and `num_nodes` says how many vertices there are."""
+    value = _attribute(data, "x")
+    if value is not None:
+        x = _array("x", value)
+        return x[:, None] if x.ndim == 1 else x
+    if not hasattr(data, "__contains__") or "num_nodes" not in data:
+        raise _lacks(
+            data, "x", "give each vertex features, such as its degree, or num_nodes for a graph without features"
+        )
+    return np.zeros((int(data.num_nodes), 0), dtype=np.float32)
+
+
 def _required(data: Any, name: str) -> Array:
     value = _attribute(data, name)
     if value is None:
-        advice = {
-            "x": "give each vertex features, such as its degree",
-            "edge_index": "load the data without the transform ToSparseTensor",
-        }[name]
-        raise GraphError(f"{type(data).__name__} has no {name}; expected a PyG Data object with one: {advice}.")
+        raise _lacks(data, name, "load the data without the transform ToSparseTensor")
     return _array(name, value)
+
+
+def _lacks(data: Any, name: str, advice: str) -> GraphError:
+    return GraphError(f"{type(data).__name__} has no {name}; expected a PyG Data object with one: {advice}.")
 
 
 def _array(name: str, value: Any) -> Array:

@@ -83,10 +83,10 @@ def check_row_wise(name: str, rows: str, arguments: Mapping[str, Any]) -> None:
         )
     given = next((one for one in ZERO if arguments.get(one)), None)
     if given is not None:
-        group = rows.rpartition(".")[0] or rows
+        group, zero = rows.rpartition(".")[0] or rows, type(arguments[given])(0)
         raise ConfigurationError(
             f"{name}({given}={arguments[given]!r}) changes rows that have no gradient, and in mini-batches only rows of a batch "
-            f"change; set it to 0 for the learned rows, groups={{{group!r}: {{{given!r}: {type(arguments[given])(0)!r}}}}}"
+            f"change; set it to 0, or for the learned rows alone, groups={{{group!r}: {{{given!r}: {zero!r}}}}}"
         )
 
 

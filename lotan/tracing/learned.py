@@ -28,10 +28,10 @@ def learned_rows(model: torch.nn.Module, vertices: int | None) -> tuple[str, ...
     """
     found = []
     for name, module in model.named_modules():
-        is_one = isinstance(module, torch.nn.Embedding) and module.num_embeddings == vertices
-        if isinstance(module, LearnedFeatures) or (
-            is_one and module.max_norm is None and not module.scale_grad_by_freq
-        ):
+        is_one = (
+            isinstance(module, torch.nn.Embedding) and module.num_embeddings == vertices and module.max_norm is None
+        )
+        if isinstance(module, LearnedFeatures) or is_one:
             found.append(f"{name}.weight".lstrip("."))
     named = dict(model.named_parameters())  # a parameter that is shared appears once
     return tuple(name for name in found if name in named)
@@ -40,6 +40,9 @@ def learned_rows(model: torch.nn.Module, vertices: int | None) -> tuple[str, ...
 def may_have_rows(model: torch.nn.Module) -> bool:
     """Return True if a model has a module that may hold learned rows."""
     return any(isinstance(module, LearnedFeatures | torch.nn.Embedding) for module in model.modules())
+
+
+PADDED = "has a row without a gradient, padding_idx, which learned rows of vertices do not have; leave padding_idx out"
 
 
 class VertexNumbers(TorchFunctionMode):

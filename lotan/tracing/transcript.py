@@ -29,7 +29,7 @@ from lotan.tracing.forms import (
     lookup_index,
     part_form,
 )
-from lotan.tracing.learned import OTHER_LOOKUP
+from lotan.tracing.learned import OTHER_LOOKUP, PADDED
 from lotan.tracing.recording import Recording
 from lotan.tracing.reductions import Reduction, reduction_of
 from lotan.tracing.refusals import (
@@ -254,6 +254,8 @@ class Transcript:
         rows = self._values.get(cast(Node, node.args[0]))
         if not isinstance(rows, Ref) or rows.name not in self._learned:
             return None
+        if name == "embedding.default" and len(node.args) > 2 and node.args[2] != -1:
+            raise refusal(node, PADDED)
         by = self._values.get(lookup_index(node, name))
         if isinstance(by, _VertexNumbers):
             return rows

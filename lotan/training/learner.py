@@ -135,7 +135,9 @@ class Learner:
             clip = clip_norm if self._by_row else torch.nn.utils.clip_grad_norm_
             clip(self.model.parameters(), self.config.clip_grad_norm)
         try:
-            self.state.optimizer.step()
+            # else torch warns that it does not check them
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+                self.state.optimizer.step()
         except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
             raise DivergedError(
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"

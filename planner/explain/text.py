@@ -117,6 +117,7 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     return {
         **({"Batch": f"{_batch(batch)}; {sizes} estimated"} if batch else {"Graph": sizes}),
         **({"Types": data["types"]} if "types" in data else {}),
+        **({"Rows": f"{_learned(data['learned'])}; {_changed(batch)}"} if "learned" in data else {}),
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
@@ -134,6 +135,18 @@ def _batch(batch: Mapping[str, Any]) -> str:
     return (
         f"{batch['said']}; {batch['examples']:,} examples, batches an epoch: {batch['batches']:,}; levels of {levels}"
     )
+
+
+def _learned(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sizes of learned rows."""
+    sizes = (f"{one['rows']:,} rows of {counted(one['width'], 'number')} ({size(one['bytes'])})" for one in tables)
+    named = zip(tables, sizes, strict=True)
+    return "learned, in this process: " + ", ".join(f"{one['parameter']} {said}" for one, said in named)
+
+
+def _changed(batch: Mapping[str, Any] | None) -> str:
+    """Return which learned rows a step changes."""
+    return "a step changes the rows that its batch reads" if batch else "a step changes all"
 
 
 def _time(data: Mapping[str, Any]) -> str:
@@ -267,6 +280,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         **({"weights": options.weights} if options.weights else {}),
         **({"types": options.types} if options.types else {}),
+        **({"learned": _learned_data(planned)} if planned.given[0].learned else {}),
         **({"batch": _batch_data(options.sampling, statistics)} if options.sampling and statistics.sampled else {}),
         "engine": options.traits.name,
         "engine_reason": options.engine_reason,
@@ -285,6 +299,16 @@ def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:
     within = [rows for rows, _ in statistics.sampled]
     levels = [now - before for now, before in zip(within, [0, *within], strict=False)]
     return {"said": str(sampling), "examples": sampling.examples, "batches": sampling.batches, "levels": levels}
+
+
+def _learned_data(planned: Planned) -> list[dict[str, Any]]:
+    """Return the parameters that have a row for each vertex of the graph, of which a batch reads some."""
+    train, *_ = planned.given
+    rows = {parameter.name: parameter.shape[0] for parameter in train.parameters}
+    return [
+        {"parameter": name, "rows": rows[name], "width": width, "bytes": 4 * rows[name] * width}
+        for name, width in train.learned.items()
+    ]
 
 
 def _rates_data(pricing: Pricing) -> dict[str, Any]:

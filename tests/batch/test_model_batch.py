@@ -24,6 +24,7 @@ from lotan.planning.job import Job
 from planner.footprint import Footprint
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
+from tests.exactness.steps import at_night
 from tests.refused_models import BranchOnValues
 
 WIDTH, CLASSES = 6, 3
@@ -83,7 +84,7 @@ def assert_as_alone(batch: ModelBatch, number: int, alone: tuple[torch.nn.Module
         assert torch.equal(tensor, model.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(40)], unless=[(seed,) for seed in range(20)]))
 def test_each_is_as_alone(seed):
     """Random grids of mixed families and shapes, early stops at different epochs, and in every fourth a model that diverges."""
     random = np.random.default_rng(seed)
@@ -441,6 +442,7 @@ def test_so_it_is_on_spark(spark: SparkSession, engine, few):
         assert batch.report()["bytes"]["messenger_sent"] > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.chaos

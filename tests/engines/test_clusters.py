@@ -129,6 +129,7 @@ def executes(process: psutil.Process) -> bool:
     return "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words and any(f":{port}" in w for w in words)
 
 
+@pytest.mark.nightly
 @pytest.mark.chaos
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 def test_an_executor_killed_in_mid_epoch_changes_no_bit(tmp_path: Path, master: str, spark: SparkSession) -> None:

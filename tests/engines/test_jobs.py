@@ -25,7 +25,7 @@ from tests.tracking.runs import trainer
 pytestmark = pytest.mark.spark
 
 NEEDS_JAR = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
-ENGINES = ["rows", pytest.param("blocks", marks=NEEDS_JAR)]
+ENGINES = [pytest.param("rows", marks=pytest.mark.nightly), pytest.param("blocks", marks=NEEDS_JAR)]
 
 
 def jobs(context: SparkContext) -> list[Any]:

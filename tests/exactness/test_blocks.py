@@ -58,7 +58,7 @@ BLOCKS = {
     }.items()
 }
 """A gradient per edge is for the rows engine."""
-PLANS_BY_DAY = [("general",), ("no push_down",), ("no fuse_apply",), ("no push_down_edges",)]
+PLANS_BY_DAY = [("general",), ("no push_down",), ("no push_down_edges",)]
 
 PRUNING = replace(BLOCKS["auto"], disabled=("reuse_evaluation",))
 """A training pass that evaluates needs all vertices."""
@@ -100,8 +100,7 @@ PRUNED = [("GCN", EMPTY), ("GCN, three layers, jumping", 2), ("GIN", 1), ("resid
           ("GraphSAGE, max", 2), ("GraphSAGE, min", EMPTY), ("own layer", 2), ("own layer", EMPTY),
           ("arithmetic on edges", 2), ("arithmetic of features", 3)]  # fmt: skip
 
-BY_DAY = [("GCN", EMPTY), ("GIN", 1), ("residual", 3), ("hops", 2), ("GAT, four heads", EMPTY), ("branches", 3),
-          ("GraphSAGE, max", 2), ("own layer", EMPTY), ("arithmetic on edges", 2)]  # fmt: skip
+BY_DAY = [("GIN", 1), ("hops", 2), ("GAT, four heads", EMPTY), ("branches", 3), ("GraphSAGE, max", 2)]
 """Each kind of step on edges, each number of partitions, and string ids."""
 
 
@@ -137,7 +136,7 @@ def both_ways(spark, workers, planned: Planned, model: torch.nn.Module, drawn: S
     return results
 
 
-@pytest.mark.parametrize("seed", at_night([(seed,) for seed in ON_EDGES], unless=[(13,), (26,), (48,)]))
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in ON_EDGES], unless=[(13,)]))
 def test_random_models_with_few_training_vertices(seed, spark, workers):
     """On random graphs; each model has attention, a maximum or a message with a parameter."""
     drawn = trained_on(sample(seed, 24, 20, weighted=seed % 3 == 0), [seed % 24, 9])
@@ -194,7 +193,7 @@ class Mixed(torch.nn.Module):
         return self.greatest(torch.tanh(self.attention(torch.tanh(self.sums(x, graph)), graph)), graph)
 
 
-@pytest.mark.parametrize("width", at_night([(width,) for width in WIDTHS], unless=[(1,), (2,), (1000,)]))
+@pytest.mark.parametrize("width", at_night([(width,) for width in WIDTHS], unless=[(1,), (2,)]))
 def test_rows_of_any_width(width, spark, workers):
     drawn = sample(7, 12, 40)
     x = torch.from_numpy(np.random.default_rng(7).normal(size=(12, width)).astype(np.float32))
@@ -268,9 +267,7 @@ def dropping_plan(name: str, drawn: Sample, options: Options = BLOCKS["auto"]) -
     return compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
 
 
-@pytest.mark.parametrize(
-    ("name", "training"), at_night(DROPPING_EDGES, unless=[("GAT", "many"), ("GAT, four heads", "few")])
-)
+@pytest.mark.parametrize(("name", "training"), at_night(DROPPING_EDGES, unless=[("GAT, four heads", "few")]))
 def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, training, spark, workers):
     """The same bits by shuffles and through one heap, where nothing but the place of a row differs."""
     drawn = DROPPED[training]

@@ -221,9 +221,7 @@ ON_ROWS = [("GINE", 1), ("RGCN mean", 3), ("loops mean", 3), ("loops max", 2), (
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("name", "partitions"), at_night(ON_BLOCKS, unless=[("GINE", 1), ("loops mean", 3), ("deep", 7)])
-)
+@pytest.mark.parametrize(("name", "partitions"), at_night(ON_BLOCKS, unless=[("loops mean", 3), ("deep", 7)]))
 def test_blocks_equal_autograd(spark, name, partitions):
     check(name, sample(partitions), engine="blocks", partitions=partitions, chunk_rows=4)
 
@@ -258,6 +256,7 @@ def test_models_that_read_other_columns_on_a_graph_that_stays_loaded(spark):
     assert len(run.predict()) == len(drawn.x)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_graph_in_spark_equals_autograd(spark):
     drawn = sample(5)

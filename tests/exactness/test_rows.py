@@ -153,6 +153,7 @@ def test_training_vertices_that_depend_on_no_others(name, partitions, spark, wor
     assert_equals_truth(found, name, truth, drawn)
 
 
+@pytest.mark.nightly
 def test_a_pruned_plan_has_the_same_bits_every_time(spark, workers):
     name, results = "branches", []
     drawn = few(name, 3, [0, 9])
@@ -222,6 +223,7 @@ def test_passes_on_all_vertices_between_pruned_ones(name, spark, workers):
     np.testing.assert_allclose(values, np.stack(logits["values"]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("seed", "partitions"), at_night([(13, EMPTY), (75, 2)], unless=[(13, EMPTY)]))
 def test_random_models_with_few_training_vertices(seed, partitions, spark, workers):
     """Sums and collected neighbourhoods, up to five levels of them."""

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from lotan.datasets import generate
 from lotan.errors import ConfigurationError, GraphError
@@ -421,3 +423,27 @@ def test_a_long_id_does_not_fill_the_screen():
     with pytest.raises(GraphError, match="ids that occur more than once") as raised:
         Graph(vertices, EDGES.assign(src="b", dst="c")).arrays()
     assert len(str(raised.value)) < 300
+
+
+def test_graphs_without_features(tmp_path):
+    """The width is 0, from every kind of source; a pattern or another name still has to be there."""
+    ids = pd.DataFrame({"id": [3, 1, 2], "label": [0, 1, 0]})
+    ends = pd.DataFrame({"src": [3, 1], "dst": [1, 2]})
+    np.savez(tmp_path / "bare.npz", num_nodes=3, edge_src=[2, 0], edge_dst=[0, 1])
+    graphs = [
+        Graph(ids, ends),
+        Graph(ids.assign(features=[[1.0]] * 3), ends, features=None),
+        Graph.from_arrays(src=[3, 1], dst=[1, 2], ids=[3, 1, 2]),
+        Graph.from_pyg(Data(edge_index=torch.tensor([[2, 0], [0, 1]]), num_nodes=3)),
+        Graph.read(tmp_path / "bare.npz"),
+    ]
+    graphs[0].save(tmp_path / "saved")
+    graphs.append(Graph.read(tmp_path / "saved"))
+    assert graphs[-1].estimate().width == 0
+    for graph in graphs:
+        assert graph.arrays().features.shape == (3, 0)
+        assert graph.arrays().src.tolist() == [2, 0]
+    with pytest.raises(GraphError, match="there is no column 'x'"):
+        Graph(ids, ends, features="x").arrays()
+    with pytest.raises(GraphError, match=r"features: is None; .*Or give ids"):
+        Graph.from_arrays(src=[0], dst=[1])

@@ -132,6 +132,7 @@ SparkContext._gateway.proc.kill()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.chaos
 def test_nothing_of_a_spark_that_was_killed_is_left(tmp_path):
@@ -208,7 +209,7 @@ def test_what_cannot_be_noise_does_not_wait_for_the_end_of_its_line():
 QUIET = """
 import lotan
 lotan.Trainer(
-    lotan.nn.GCN(8, 4, 1, 2), lotan.datasets.generate(60, 200, width=8, classes=2), engine="rows", epochs=1, eval_every=0,
+    lotan.nn.GCN(8, 4, 1, 2), lotan.datasets.generate(60, 200, width=8, classes=2), engine="blocks", epochs=1, eval_every=0,
     workers=1, master="local[1]", progress=False,
 ).fit()
 """
@@ -235,7 +236,7 @@ def run_alone(words, configuration):
 
 @pytest.mark.spark
 def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
-    """On rows, where also Python processes of Spark may write."""
+    """Neither Java nor the Router and the workers write anything."""
     (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
     assert run_alone(["-c", QUIET], tmp_path).stderr == ""
 
@@ -247,6 +248,7 @@ def test_errors_of_spark_come_through_and_warnings_do_not(tmp_path):
     assert line.endswith("ERROR Any: an error")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_user_s_own_level_counts(tmp_path):
     (tmp_path / "spark-defaults.conf").write_text(f"{SPARK_DEFAULTS}spark.log.level WARN\n")

@@ -234,6 +234,7 @@ WITHIN = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")

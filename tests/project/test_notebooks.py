@@ -73,6 +73,7 @@ def test_outputs_are_not_those_of_a_busy_machine(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "path", [path for path in NOTEBOOKS if path.stem not in WITH_SPARK], ids=lambda path: path.stem
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,12 @@ from torch.nn import functional
 import lotan
 from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.sampler import Sampler
+from lotan.cli import main
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.settings.optimizers import OPTIMIZERS
 from lotan.stages.randomness import Randomness
+from planner.cost import Pricing
+from planner.footprint import learned_bytes, local_bytes
 from tests.exactness.steps import at_night
 
 VERTICES, EDGES, WIDTH, CLASSES = 50, 160, 6, 3
@@ -129,6 +132,75 @@ def test_other_plans_equal_torch(options: dict[str, Any]) -> None:
     assert_alike(model, other)
 
 
+class Messages(lotan.nn.MessagePassing):
+    """A layer whose messages have a parameter, so that learned rows are read at the sources of edges."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="sum")
+        self.both = torch.nn.Linear(2 * WIDTH, CLASSES)
+
+    def forward(self, x: Tensor, graph: lotan.nn.EdgeIndex) -> Tensor:
+        return self.propagate(graph, x=x)
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return self.both(torch.cat([x_i, x_j], dim=1)).tanh()
+
+
+class Normed(torch.nn.Module):
+    """Reductions over all vertices of the rows themselves, and a second reading of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.sage = torch.nn.BatchNorm1d(WIDTH), lotan.nn.SAGEConv(WIDTH, WIDTH)
+        self.last = torch.nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: Tensor, graph: lotan.nn.EdgeIndex) -> Tensor:
+        return self.last(self.norm(x) + self.sage(x, graph).relu() + x)
+
+
+ENCODERS: dict[str, Any] = {
+    "attention": lambda: lotan.nn.GAT(WIDTH, 4, 2, CLASSES, heads=2),
+    "maximum": lambda: lotan.nn.GraphSAGE(WIDTH, 4, 2, CLASSES, aggr="max"),
+    "own messages": Messages,
+    "norms and two readers": Normed,
+    "no edges": lambda: torch.nn.Linear(WIDTH, CLASSES),
+}
+
+
+class Around(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.rows, self.encoder, self.takes = lotan.nn.LearnedFeatures(WIDTH), ENCODERS[name](), name != "no edges"
+
+    def forward(self, x: Tensor, graph: lotan.nn.EdgeIndex) -> Tensor:
+        return self.encoder(self.rows(graph), graph) if self.takes else self.encoder(self.rows(graph))
+
+
+@pytest.mark.parametrize("name", list(ENCODERS))
+def test_other_encoders_equal_torch(name: str) -> None:
+    torch.manual_seed(1)
+    found, model = drawn(10), Around(name)
+    trainer = lotan.Trainer(model, found.graph, optimizer=lotan.SGD(lr=0.3), epochs=3, eval_every=0, progress=False)
+    assert trainer.plan is not None
+    other = deepcopy(model)
+    run = trainer.fit()
+    expected = in_torch(other, found, torch.optim.SGD(other.parameters(), 0.3), 3)
+    assert [entry["loss"] for entry in run.history] == pytest.approx(expected, rel=1e-5)
+    assert_alike(model, other)
+
+
+def test_frozen_rows_do_not_move() -> None:
+    torch.manual_seed(1)
+    found, model = drawn(10), Embedded()
+    model.rows.requires_grad_(False)
+    trainer = lotan.Trainer(model, found.graph, optimizer=lotan.Adam(lr=0.1), epochs=2, progress=False)
+    assert "LearnedRowsGradient" not in trainer.explain()
+    before, weight = model.rows.weight.clone(), model.first.lin.weight.clone()
+    trainer.fit()
+    assert torch.equal(model.rows.weight, before)
+    assert not torch.equal(model.first.lin.weight, weight)
+
+
 def test_the_first_rows_depend_on_seed_and_id_alone() -> None:
     model, found, _ = planned(3)
     again = planned(3)[0].rows.weight
@@ -183,6 +255,43 @@ def test_embeddings_of_torch_are_learned_rows(kind: type[ByWeight]) -> None:
         losses.append(loss.item())
     assert [entry["loss"] for entry in run.history] == pytest.approx(losses, rel=1e-5)
     assert_alike(model, other)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"padding_idx": 0}, "leave padding_idx out"), ({"max_norm": 1.0}, "embedding_renorm_ writes to a tensor")],
+)
+def test_embeddings_that_are_more_than_rows(given: dict[str, Any], words: str) -> None:
+    model = ByNumbers()
+    model.embedding = torch.nn.Embedding(VERTICES, WIDTH, **given)
+    with pytest.raises(ModelError, match=words):
+        assert lotan.Trainer(model, drawn(4).graph, progress=False).plan
+
+
+def test_a_lookup_of_some_rows_is_refused() -> None:
+    class Some(ByWeight):
+        def forward(self, n_id: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
+            return self.conv(self.embedding(n_id.flip(0)), edge_index)
+
+    with pytest.raises(ModelError, match="numbers of the vertices as values"):
+        assert lotan.Trainer(Some(), drawn(4).graph, progress=False).plan
+
+
+def test_several_types_of_vertices_are_refused() -> None:
+    papers = pd.DataFrame({"id": [0, 1], "features": [[1.0], [2.0]], "label": [0, 1], "split": "train"})
+    edges = pd.DataFrame({"src": [0], "dst": [1]})
+    graph = lotan.HeteroGraph({"paper": papers, "author": papers[["id"]]}, {("author", "writes", "paper"): edges})
+
+    class Typed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.linear = lotan.nn.LearnedFeatures(2), torch.nn.Linear(1, 2)
+
+        def forward(self, x_dict: dict[str, Tensor], edge_index_dict: Any) -> Tensor:
+            return self.linear(x_dict["paper"])
+
+    with pytest.raises(ModelError, match=r"'rows\.weight'.*one type of vertices so far.*author, paper"):
+        assert lotan.Trainer(Typed(), graph, progress=False).plan
 
 
 def test_an_embedding_of_something_else_is_no_learned_row() -> None:
@@ -355,6 +464,49 @@ def test_vertices_without_a_row() -> None:
     net.load_state_dict(weights)
     alone = net(None, lotan.nn.EdgeIndex(torch.zeros(2, 0, dtype=torch.int64), num_vertices=1)).softmax(1)
     assert np.allclose(found_rows["w1"], alone.detach().numpy()[0], atol=1e-6)
+
+
+def test_predict_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found, trainer = planned(7)
+    trainer.fit().save(tmp_path / "model")
+    without(found, more=("w1",)).save(tmp_path / "graph")
+    out = tmp_path / "predictions.parquet"
+    options = ["predict", "--graph", str(tmp_path / "graph"), "--model-dir", str(tmp_path / "model"), "--out", str(out)]
+    assert main(options) != 0
+    assert "1 of 51 vertices have no learned row ('w1')" in capsys.readouterr().err
+    assert main([*options, "--unseen", "mean"]) == 0
+    assert len(pd.read_parquet(out)) == VERTICES + 1
+
+
+def test_explain_says_where_rows_lie_and_counts_their_memory() -> None:
+    *_, trainer = planned(7, optimizer=lotan.Adam(lr=0.01))
+    assert f"learned, in this process: rows.weight {VERTICES} rows of {WIDTH} numbers (1.2 kB)" in trainer.explain()
+    assert "a step changes all" in trainer.explain()
+    *_, batches = planned(7, regime=REGIME)
+    assert "a step changes the rows that its batch reads" in " ".join(batches.explain().split())
+    plan, known = trainer.job.plan, trainer.job.statistics
+    assert learned_bytes(plan, known) == 4 * VERTICES * WIDTH
+    narrow = replace(known, vertices=0)
+    assert (
+        local_bytes(plan, known, Pricing().layout) - local_bytes(plan, narrow, Pricing().layout)
+        > 5 * 4 * VERTICES * WIDTH
+    )
+
+
+def test_an_explanation_counts_learned_rows_as_features() -> None:
+    """Influences of all vertices together are the output less that with rows of 0."""
+    model, found, trainer = planned(7)
+    run = trainer.fit()
+    explained = run.explain_vertex("v7", output=1, steps=400)
+    graph = lotan.nn.EdgeIndex(found.index, num_vertices=VERTICES)
+    row = found.graph.arrays().ids.tolist().index("v7")
+    value = float(model(found.x, graph)[row, 1])
+    with torch.no_grad():
+        model.rows.weight.zero_()
+    assert explained.value == pytest.approx(value, abs=1e-5)
+    assert explained.vertices["influence"].sum() == pytest.approx(
+        value - float(model(found.x, graph)[row, 1]), abs=1e-2
+    )
 
 
 def test_training_on_other_vertices_is_refused() -> None:

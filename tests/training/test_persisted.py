@@ -138,6 +138,7 @@ def fit_twice(folder: str) -> None:
     print(json.dumps(found))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 @needs_jar

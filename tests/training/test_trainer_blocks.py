@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("ids", ["int", "string"])
+@pytest.mark.parametrize("ids", [pytest.param("int", marks=pytest.mark.nightly), "string"])
 def test_auto_is_blocks_and_equals_local(spark: SparkSession, ids: str) -> None:
     run, local = _fit(_in_spark(spark, ids), engine="auto"), _fit(lotan.Graph(*_tables(ids)), engine="local")
     assert run.report["engine"] == "blocks"

@@ -109,6 +109,7 @@ def test_predictions_are_a_spark_frame_with_the_ids_as_given(spark: SparkSession
     assert sorted(pd.read_parquet(tmp_path / "out.parquet")["id"]) == expected["id"].tolist()
 
 
+@pytest.mark.nightly
 def test_files_are_opened_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     lotan.Graph(*_tables()).save(tmp_path / "graph")
     run = _fit(lotan.Graph.read(tmp_path / "graph"), engine="rows", epochs=1)
@@ -116,6 +117,7 @@ def test_files_are_opened_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert predicted["id"].tolist() == list(range(VERTICES))
 
 
+@pytest.mark.nightly
 def test_a_failure_stops_all_that_was_started(spark: SparkSession) -> None:
     """The fixture that counts what is left behind is the assertion."""
     with pytest.raises(lotan.EngineError, match="the loss is"):

@@ -229,7 +229,7 @@ class LocalEngine(Engine):
         if loaded.rows_of_graph is None:
             return rows[:count]
         out = self._columns.new(count, step.output.shape)
-        return torch.index_select(rows, 0, loaded.rows_of_graph[:count], out=out)
+        return self._settled(torch.index_select(rows, 0, loaded.rows_of_graph[:count], out=out))
 
     def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Handle) -> None:
         """Hand in the gradient in the order of the parameter: a sparse tensor of the sample's rows, or all rows."""
@@ -245,7 +245,7 @@ class LocalEngine(Engine):
             found = values.clone()  # the memory of a column is used again
         else:
             found = torch.zeros_like(parameter).index_copy_(0, places[: len(values)], values)
-        self._running.commit({step.parameter: found})
+        self._running.commit({step.parameter: self._settled(found)})
 
     def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Tensor:
         """Reduce a column over all vertices. [vertices, *shape] -> [vertices, *shape], all rows in the memory of one."""

@@ -30,7 +30,20 @@ from tests.exactness.norms import model_of, sample
 from tests.exactness.steps import tensors, train
 from tests.exactness.test_random_models import drawn_model, graph_of, plan_of
 
+
+class Embedded(torch.nn.Module):
+    """A GCN on features and learned rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.encoder = lotan.nn.LearnedFeatures(4), lotan.nn.GCN(12, 20, 2, 3)
+
+    def forward(self, x: torch.Tensor, graph: lotan.nn.EdgeIndex) -> torch.Tensor:
+        return self.encoder(torch.cat([x, self.rows(graph)], dim=1), graph)
+
+
 MODELS = {
+    "learned rows": Embedded,
     "GCN": lambda: lotan.nn.GCN(8, 20, 3, 3, dropout=0.5),
     "GraphSAGE, max": lambda: lotan.nn.GraphSAGE(8, 20, 2, 3, aggr="max"),
     "GAT": lambda: lotan.nn.GAT(8, 6, 2, 3, heads=3, dropout=0.5),
