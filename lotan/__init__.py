@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Rprop,
     )
     from lotan.settings.regimes import FullBatch, MiniBatch
+    from lotan.settings.tasks import LinkPrediction
     from lotan.training.persisted_graph import persisted
     from lotan.training.trainer import Trainer
     from lotan.tuning.result import Tuned
@@ -64,6 +65,7 @@ __all__ = [
     "GraphError",
     "HeteroGraph",
     "LabelPropagation",
+    "LinkPrediction",
     "LotanError",
     "Member",
     "MessengerError",
@@ -101,6 +103,7 @@ _PLACES = {
     "ModelBatch": "lotan.batch.model_batch",
     "persisted": "lotan.training.persisted_graph",
     **dict.fromkeys(("FullBatch", "MiniBatch"), "lotan.settings.regimes"),
+    "LinkPrediction": "lotan.settings.tasks",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("CorrectAndSmooth", "LabelPropagation"), "lotan.results.smoothing"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),

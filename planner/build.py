@@ -29,6 +29,9 @@ from planner.spec import (
     AGGREGATES,
     DISTRIBUTIONS,
     DROPOUT,
+    GREATEST,
+    GROUP_ROWS,
+    GROUP_TOTAL,
     LEARNED_ROWS,
     PRODUCTS,
     STATIC_COLUMNS,
@@ -202,6 +205,19 @@ def _total_products(call: Call, values: Values, ordinal: int, weighted: bool) ->
     return Total(ChunkSum(x, y, call.layer), "sum", call.layer)
 
 
+def _greatest(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    return Total(ChunkSum(_node(call.arguments[0], values, call), None, call.layer, greatest=True), "max", call.layer)
+
+
+def _group_total(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    x, group = (_node(argument, values, call) for argument in call.arguments[:2])
+    groups, kind = call.arguments[2:]
+    if not isinstance(groups, int) or kind not in ("sum", "max"):
+        raise PlanError(f"{call.op} ({call.where or call.layer}) has {groups!r} groups and is of kind {kind!r}")
+    part = ChunkSum(x, None, call.layer, group, groups, greatest=kind == "max")
+    return Total(part, "max" if kind == "max" else "sum", call.layer)
+
+
 def _row_wise(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     first, second = (_node(argument, values, call) for argument in call.arguments)
     return RowWise(call.op, (first, second), (), call.type, call.layer)
@@ -219,6 +235,9 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     LEARNED_ROWS: _learned_rows,
     TOTAL: _total,
     TOTAL_PRODUCTS: _total_products,
+    GREATEST: _greatest,
+    GROUP_TOTAL: _group_total,
+    GROUP_ROWS: _row_wise,
     TIMES_TOTAL: _row_wise,
     TRACK: _row_wise,
 }

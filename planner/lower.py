@@ -32,9 +32,10 @@ from planner.nodes import (
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.schedule import in_turn
-from planner.spec import CHUNK_SUM, Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
+from planner.spec import CHUNK_MAX, CHUNK_SUM, Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
+from planner.steps.score import GIVEN, ScoreStep
 from planner.steps.step import Step
 from planner.steps.total import ChunkSum, Total
 
@@ -44,7 +45,7 @@ OUTPUT = "output"
 
 @dataclass(frozen=True)
 class Forward:
-    """A forward pass. Its last step runs the last stage, with the mode "turn"."""
+    """A forward pass. Its last step is the turn: it runs the last stage, or for a link task scores that stage's rows."""
 
     stages: tuple[Stage, ...]
     steps: tuple[Step, ...]
@@ -106,7 +107,8 @@ def lower(cut: Cut, loss: LossSpec, prefix: str) -> Forward:
     exported = {node for draft in making.drafts.values() for node in draft.inputs} | cut.read_by_graph_operators
     stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
               for index, draft in making.drafts.items()}  # fmt: skip
-    return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(cut, stages, last))
+    steps = _schedule(cut, stages, last, loss.outputs if loss.of_pairs else None)
+    return Forward(tuple(stages[index] for index in sorted(stages)), steps)
 
 
 def lower_columns(cut: Cut, prefix: str) -> Forward:
@@ -269,6 +271,7 @@ def _stage(
     outputs = [_output(node, cut.names[node]) for node in leaving]
     if loss is not None and root is not None:
         outputs = [StageOutput(cut.names[root], OUTPUT, root.output.shape)]
+        loss = None if loss.of_pairs else loss
     calls = tuple(_call(node, cut) for node in draft.members)
     return Stage(name, (*vertex, *source), parameters, calls, tuple(outputs), loss, tuple(draft.edge_sets))
 
@@ -303,8 +306,9 @@ def _call(node: Node, cut: Cut) -> Call:
             arguments = (cut.refs[node.x], node.kind, node.p, node.key)
             return Call(name, "lotan.random", arguments, output, layer=node.layer)
         case ChunkSum():
-            arguments = tuple(cut.refs[child] for child in node.children)
-            return Call(name, CHUNK_SUM, arguments, output, layer=node.layer)
+            rows = tuple(cut.refs[child] for child in node.children)
+            arguments = rows if node.group is None else (*rows, node.groups)
+            return Call(name, CHUNK_MAX if node.greatest else CHUNK_SUM, arguments, output, layer=node.layer)
         case Scatter():
             return Call(name, "lotan.scatter", (cut.refs[node.x], node.end, node.edges), output, layer=node.layer)
         case Aggregate():
@@ -326,8 +330,13 @@ def _argument(argument: NodeArgument, cut: Cut) -> Argument:
     return cut.refs[argument] if isinstance(argument, Node) else argument
 
 
-def _schedule(cut: Cut, stages: Mapping[int, Stage], last: int | None = None) -> tuple[Step, ...]:
-    """Return a step for every graph operator and stage, each as soon as its inputs are made. Stage `last` is the turn."""
+def _schedule(
+    cut: Cut, stages: Mapping[int, Stage], last: int | None = None, scored: int | None = None
+) -> tuple[Step, ...]:
+    """Return a step for every graph operator and stage, each as soon as its inputs are made.
+
+    Stage `last` is the turn. If `scored` is given, the turn is a step that scores pairs of its rows of that width.
+    """
     waiting: list[Step] = [
         graph_step(node, cut.names)
         for node in cut.names
@@ -336,7 +345,9 @@ def _schedule(cut: Cut, stages: Mapping[int, Stage], last: int | None = None) ->
     for index in sorted(stages):
         collects = _collects(stages[index])
         waiting += collects
-        waiting.append(_pipe(stages[index], collects, "turn" if index == last else "forward"))
+        waiting.append(_pipe(stages[index], collects, "turn" if index == last and scored is None else "forward"))
+    if scored is not None:
+        waiting.append(ScoreStep(OUTPUT, Column(GIVEN, (scored,))))
     there = {node.name for node in cut.names if isinstance(node, StaticColumn)} | {"label", "split"}
     return in_turn(waiting, there)
 

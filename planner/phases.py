@@ -63,11 +63,12 @@ def lower_cuts(draft: Draft) -> Draft:
     """Begin phase "steps" with the stages of each graph and the steps of the forward passes."""
     loss = draft.model.loss
     forward, inference = (lower(draft.cuts[name], loss, name) for name in (TRAIN, EVALUATE))
+    predict = _predicting(inference.steps, loss)
     return replace(
         draft,
         forward=_counting_all(forward) if draft.evaluates_as_well else forward,
-        inference=Forward(inference.stages, _evaluating(inference.steps)),
-        predict=_predicting(inference.steps, loss),
+        inference=Forward(inference.stages, predict if loss.of_pairs else _evaluating(inference.steps)),
+        predict=predict,
         once=lower_columns(draft.cuts[PREPARE], PREPARE),
     )
 
@@ -84,7 +85,8 @@ def _evaluating(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _predicting(steps: tuple[Step, ...], loss: LossSpec) -> tuple[Step, ...]:
-    """Return the steps of a forward pass with a last step that yields the model's output."""
+    """Return the steps of a forward pass with a last step that yields the model's output. They score no pairs."""
+    steps = steps[:-1] if loss.of_pairs else steps
     last = _last(steps)
     inputs = tuple(name for name in last.inputs if name not in ("label", "split"))
     output = Column(OUTPUT, (loss.outputs,))

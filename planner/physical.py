@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
 from planner.edge_columns import columns_read
-from planner.spec import CHUNK_SUM, DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
+from planner.spec import CHUNK_MAX, DRAWS, OF_CHUNKS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
     from planner.steps.step import Step  # a step has columns, so it imports this module
@@ -99,7 +99,7 @@ class StageOutput:
     column: str
     shape: tuple[int, ...]
     needs_gradient: bool = False
-    few: bool = False  # True for a sum over the rows of a chunk, which is one row for each chunk
+    few: bool = False  # True for a reduction of the rows of a chunk, which is one row for each chunk
 
     @property
     def width(self) -> int:
@@ -159,9 +159,16 @@ class Stage:
         found = {i.value for i in self.inputs if i.role == "total"}
         for call in self.calls if found else ():
             read = [name for name in call.reads if name not in self.parameter_shapes]
-            if call.type.rows == "vertex" and call.op not in (*DRAWS, CHUNK_SUM) and read and found.issuperset(read):
+            if call.type.rows == "vertex" and call.op not in (*DRAWS, *OF_CHUNKS) and read and found.issuperset(read):
                 found.add(call.output)
         return found
+
+    @cached_property
+    def greatest(self) -> Set[str]:
+        """The names of the outputs that have the greatest numbers of a chunk's rows."""
+        first = self.each[0]
+        found = {call.output for call in first.calls if call.op == CHUNK_MAX}
+        return {output.value for output, own in zip(self.outputs, first.outputs, strict=True) if own.value in found}
 
     @cached_property
     def normalisations(self) -> Mapping[str, kernels.Normalisation]:

@@ -26,7 +26,7 @@ def listed(places: Sequence[str]) -> str:
 
 def forward_half(plan: Plan) -> tuple[Step, ...]:
     """Return the steps of training up to the turn, the turn included."""
-    turn = next(at for at, step in enumerate(plan.train) if isinstance(step, PipeStep) and step.mode == "turn")
+    turn = next(at for at, step in enumerate(plan.train) if step.turns)
     return plan.train[: turn + 1]
 
 

@@ -140,7 +140,8 @@ def _fields(node: Node) -> list[str]:
         case LearnedRows():
             return [node.parameter]
         case ChunkSum():
-            return ["products" if node.y is not None else "rows", *_layer(node.layer)]
+            what = "products" if node.y is not None else "greatest" if node.greatest else "rows"
+            return [what, *[f"groups={node.groups}"] * (node.group is not None), *_layer(node.layer)]
         case EdgeOperator():
             return [*node.shown, *_layer(getattr(node, "layer", ""))]
         case EdgeSoftmax() | Collect():

@@ -18,10 +18,11 @@ from typing import Literal
 
 from planner.degrees import Degrees
 from planner.physical import Plan
-from planner.spec import Call, Spec
+from planner.spec import REDUCING, TRACK, Call, Spec
 from planner.statistics import Profile, Statistics
 from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 
 Fanout = int | Literal["all"]
@@ -37,7 +38,8 @@ class Sampling:
 
     batch_size: int  # examples of a batch; the last batch of an epoch may have fewer
     fanouts: tuple[Fanout, ...]  # by level: the first is for the targets, the last for the vertices farthest from them
-    examples: int  # examples of an epoch: the training vertices that have labels
+    examples: int  # examples of an epoch: the training vertices that have labels, or the training links
+    targets: int | None = None  # the vertices of a batch that are no neighbours alone; None: its examples are vertices
 
     @property
     def batches(self) -> int:
@@ -50,7 +52,8 @@ class Sampling:
         return all(fanout == "all" for fanout in self.fanouts)
 
     def __str__(self) -> str:
-        return f"batch size {self.batch_size:,}, fanouts {', '.join(map(str, self.fanouts))}"
+        of = "" if self.targets is None else f" links (~{self.targets:,} vertices with negatives)"
+        return f"batch size {self.batch_size:,}{of}, fanouts {', '.join(map(str, self.fanouts)) or 'none'}"
 
 
 def statistics_of_batch(known: Statistics, sampling: Sampling) -> Statistics:
@@ -87,7 +90,8 @@ def _levels(known: Statistics, sampling: Sampling) -> Iterator[tuple[float, floa
     degrees = known.degrees()
     into = (known.profile.in_edges if known.profile is not None else ()) or degrees.edges
     classes = [one for one in zip(degrees.vertices, degrees.edges, into, strict=False) if one[0]]
-    share = min(sampling.batch_size, sampling.examples) / max(1, known.vertices)
+    targets = min(sampling.batch_size, sampling.examples) if sampling.targets is None else sampling.targets
+    share = targets / max(1, known.vertices)
     before = [0.0 for _ in classes]
     within = [share * vertices for vertices, _, _ in classes]
     drawn, unmet = 0.0, 1.0 - share
@@ -113,7 +117,7 @@ def hops_of_plan(plan: Plan) -> int | None:
 
 
 def _is_row_wise(plan: Plan, step: Step) -> bool:
-    if isinstance(step, LearnedRowsStep | LearnedRowsGradientStep):
+    if isinstance(step, LearnedRowsStep | LearnedRowsGradientStep | ScoreStep):
         return True
     return isinstance(step, PipeStep) and not plan.stage(step.stage).edge_sets
 
@@ -126,7 +130,7 @@ def hops(spec: Spec) -> int | str:
     """
     found: dict[str, int] = {}
     for call in spec.calls:
-        if call.op in ("lotan.total", "lotan.track"):
+        if call.op in (*REDUCING, TRACK):
             return call.layer or "the model itself"
         found[call.output] = _hops_of(call, max((found.get(name, 0) for name in call.reads), default=0))
     return found.get(spec.output, 0)

@@ -18,7 +18,14 @@ Graph operators and their arguments:
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.total_products(x, y)          vertex rows -> vertex rows, all alike: the sum over all vertices of x[v] y[v]^T
     lotan.times_total(x, m)             x[v] m, for rows m [k, n] that are all alike
+    lotan.greatest(x)                   vertex rows -> vertex rows, all alike: the greatest of each number; no gradient
+    lotan.group_total(x, g, n, kind)    vertex rows -> vertex rows [n, *shape], all alike: the sum over the vertices of each
+                                        group, or its greatest numbers, which have no gradient; g[v] is the group of v, and
+                                        `kind` is "sum" or "max"
+    lotan.group_rows(t, g)              t[g[v]], for rows t [n, *shape] that are all alike, or a parameter t
     lotan.chunk_sum(x[, y])             (stages only) one row for a chunk: the sum of its rows of x, or of x[v] y[v]^T
+    lotan.chunk_sum(x, g, n)            (stages only) one row [n, *shape] for a chunk: the sums of its rows of x by group
+    lotan.chunk_max(x[, g, n])          (stages only) the same of the greatest numbers; -inf for a group without rows
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
     lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
@@ -64,12 +71,13 @@ stages.
 
 AGGREGATES = ("sum", "mean", "max", "min")
 
-TotalKind = Literal["sum", "mean", "sample", "moments"]
+TotalKind = Literal["sum", "mean", "sample", "moments", "max"]
 """The kinds of reductions over all vertices.
 
 - sum, mean: as in torch.
 - sample: the sum divided by the number of vertices less one, as in the unbiased variance.
 - moments: the mean and the biased variance of each number of a row, in a last dimension of size 2.
+- max: the greatest of each number, which has no gradient. Only stages take its parts, so no model names it.
 """
 
 TOTALS: tuple[TotalKind, ...] = ("sum", "mean", "sample", "moments")
@@ -187,6 +195,16 @@ DISTRIBUTIONS: Mapping[str, Distribution] = {
 TOTAL, TRACK = "lotan.total", "lotan.track"
 LEARNED_ROWS = "lotan.learned_rows"
 TOTAL_PRODUCTS, TIMES_TOTAL, CHUNK_SUM = "lotan.total_products", "lotan.times_total", "lotan.chunk_sum"
+GREATEST, GROUP_TOTAL, GROUP_ROWS, CHUNK_MAX = (
+    "lotan.greatest",
+    "lotan.group_total",
+    "lotan.group_rows",
+    "lotan.chunk_max",
+)
+REDUCING = (TOTAL, TOTAL_PRODUCTS, GREATEST, GROUP_TOTAL)
+"""The calls of a model that read the rows of all vertices."""
+OF_CHUNKS = (CHUNK_SUM, CHUNK_MAX)
+"""The calls of a stage that make one row for a chunk."""
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
 """The names of the operators that multiply by a matrix."""
@@ -289,6 +307,9 @@ class Spec:
     types: tuple[int, str] | None = None
     bounds: tuple[Bound, ...] = ()  # columns whose numbers layers take as types or classes
     vertex_types: VertexTypes | None = None  # those of the graph that the model was traced for; None: it has one type
+    # the types of vertices over whose rows a layer takes variances, by their numbers, each with the layer's name
+    varied: tuple[tuple[int, str], ...] = ()
+    groups: int | None = None  # the groups of vertices of that graph, numbered in the last column of the features
 
     @property
     def totals(self) -> tuple[Call, ...]:
@@ -316,7 +337,8 @@ class Spec:
         return replace(self, calls=tuple(calls), output=output)
 
 
-Task = Literal["classification", "multilabel", "regression"]
+Task = Literal["classification", "multilabel", "regression", "link"]
+"""The kinds of tasks. The first three predict labels of vertices, and "link" scores pairs of vertices."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +367,8 @@ class LossForm:
 class LossSpec:
     """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean").
 
-    Classification with one output is binary: the output is the logit of class 1.
+    Classification with one output is binary: the output is the logit of class 1. The loss of a link task is not part of
+    the plan, see `planner.steps.score`.
     """
 
     task: Task
@@ -361,6 +384,11 @@ class LossSpec:
     def cuts(self) -> tuple[float, ...] | None:
         """The outputs that have the probabilities of `thresholds`, or None for 0."""
         return None if self.thresholds is None else tuple(log(one / (1 - one)) for one in self.thresholds)
+
+    @property
+    def of_pairs(self) -> bool:
+        """True if pairs of output rows are scored, and not each row by itself."""
+        return self.task == "link"
 
     @property
     def binary(self) -> bool:

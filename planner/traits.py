@@ -39,6 +39,9 @@ class EngineTraits:
     more_partitions_fit: bool = False  # with more partitions, tasks need less memory at one time
     python_tasks: bool = False  # each of its tasks has a Python process
     counts_shuffles: bool = False  # shuffled bytes are counted; otherwise they are part of the rates
+    widest_total: int | None = (
+        None  # the most numbers of a reduction over all vertices, which each vertex has beside it
+    )
     needs_rgb: bool = False  # always sums gradients before they cross partitions
     rates: Rates = LOCAL  # rates for machines on which nobody has measured
 

@@ -130,9 +130,9 @@ class ReturnedMean(Model):
         return self.conv(x, graph).mean(0)  # forward returns a statistic over all vertices
 
 
-class SoftmaxOfMean(Model):
+class DropoutOfMean(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x * x.mean(0).softmax(0))  # here: softmax | statistic over all vertices | element-wise
+        return self.lin(x * F.dropout(x.mean(0)))  # here: dropout | statistic over all vertices | element-wise
 
 
 class VarianceOfAllNumbers(Model):
@@ -145,9 +145,9 @@ class MeanOfWholeNumbers(Model):
         return self.lin(x * x.long().sum(0))  # here: sum | float32 | int64
 
 
-class MaxOverRows(Model):
+class ProductOverRows(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x) + x.max(0)[0].sum()  # here: max | dimension 0
+        return self.lin(x) + x.prod(0).sum()  # here: prod | dimension 0
 
 
 class CumulativeSum(Model):

@@ -101,7 +101,10 @@ EXAMPLES: Mapping[str, Example] = {
     "GINConv": Example("GINConv(MLP(6, 3), train_eps=True)"),
     "GINEConv": Example("GINEConv(MLP(6, 3), edge_dim=2)", ATTRIBUTES),
     "GMMConv": Example("GMMConv(6, 3, dim=2, kernel_size=2)", ATTRIBUTES),
-    "GPSConv": Example("GPSConv(6, SAGEConv(6, 6), norm=None)"),
+    "GPSConv": Example(
+        "GPSConv(6, SAGEConv(6, 6), norm=None, attn_type='performer', attn_kwargs={'head_channels': 4})",
+        note="with `attn_type='performer'`, and all vertices as one group",
+    ),
     "GatedGraphConv": Example("GatedGraphConv(6, num_layers=2)"),
     "GeneralConv": Example("GeneralConv(6, 4, in_edge_channels=2, attention=True, heads=2)", ATTRIBUTES),
     "GraphConv": Example("GraphConv(6, 3)"),

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from lotan.graph import GraphArrays
+from lotan.graph.arrays import runs
 from lotan.stages.randomness import Randomness, random_words
 from planner.regime import Fanout
 
@@ -51,14 +52,18 @@ class Sampler:
         ends = np.bincount(arrays.dst, minlength=vertices).cumsum()
         self._indptr = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # the first in-edge of each vertex
         self._places = np.full(vertices, -1, dtype=np.int64)  # the place of each vertex in the batch, or -1
+        self._left_out: NDArray[np.bool_] | None = None  # marks edges that are left out, while a level is drawn
 
-    def sample(self, targets: Positions, fanouts: Sequence[Fanout], of: Randomness) -> Sample:
+    def sample(
+        self, targets: Positions, fanouts: Sequence[Fanout], of: Randomness, without: Positions | None = None
+    ) -> Sample:
         """Return a batch. The cost grows with the edges that are drawn, and not with the graph.
 
         Args:
             targets: The rows of the targets, each once, ascending. [targets]
             fanouts: For each level the most in-edges of a vertex, or "all"; the first is for the targets.
             of: The seed, the epoch and the batch.
+            without: Edges that are left out after the draws, as positions in the graph's edges; None: none.
         """
         none = np.zeros(0, dtype=np.int64)  # a plan may read no neighbours, if all its sums are computed once
         levels, edges, degrees = [targets], [none], [none]
@@ -67,6 +72,8 @@ class Sampler:
         try:
             for fanout in fanouts:
                 drawn, of_vertex = self._drawn(levels[-1], fanout, of)
+                if without is not None:
+                    drawn, of_vertex = self._kept(drawn, of_vertex, without)
                 edges.append(drawn)
                 degrees.append(of_vertex)
                 new = self._unmet(self._src[drawn])
@@ -78,6 +85,16 @@ class Sampler:
         finally:
             for level in levels:
                 self._places[level] = -1
+
+    def _kept(self, drawn: Positions, degrees: Positions, without: Positions) -> tuple[Positions, Positions]:
+        """Return the drawn edges that are not among `without`, and their number for each vertex."""
+        if self._left_out is None:
+            self._left_out = np.zeros(len(self._src), dtype=bool)
+        self._left_out[without] = True
+        kept = ~self._left_out[drawn]
+        self._left_out[without] = False
+        of_vertex = np.repeat(np.arange(len(degrees)), degrees)
+        return drawn[kept], np.bincount(of_vertex[kept], minlength=len(degrees))
 
     def _unmet(self, sources: Positions) -> Positions:
         """Return those of the vertices that have no place yet, each once, ascending."""
@@ -97,9 +114,9 @@ class Sampler:
         first = self._indptr[vertices]
         degrees = self._indptr[vertices + 1] - first
         if fanout == "all" or fanout > len(self._src):  # no vertex has so many, and numpy has no numbers beyond 64 bits
-            return _runs(first, degrees), degrees
+            return runs(first, degrees), degrees
         taken = np.minimum(degrees, fanout)
-        edges = _runs(first, taken)
+        edges = runs(first, taken)
         many = np.flatnonzero(degrees > fanout)
         if len(many):
             chosen = choose(degrees[many], fanout, self._keys[vertices[many]], of)  # [many, fanout]
@@ -140,14 +157,3 @@ def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> P
             last += 1
         found[start:end] = np.sort(chosen.T, axis=1)
     return found
-
-
-def _runs(first: Positions, lengths: Positions) -> Positions:
-    """Return the numbers first, first + 1, ... of each run, one run after the other.
-
-    >>> _runs(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist()
-    [5, 6, 9, 10, 11]
-    """
-    ends = lengths.cumsum()
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(first - (ends - lengths), lengths)

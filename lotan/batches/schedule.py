@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ import torch
 
 from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader
-from lotan.batches.sampler import Positions, Sampler
+from lotan.batches.sampler import Positions, Sample, Sampler
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph import Graph
@@ -46,14 +46,25 @@ class Batches:
         regime: The sampling of batches.
         epochs: The last epoch for which batches are prepared.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        examples: The numbers of the examples; None: the rows of the training vertices that have labels. [examples]
+        keys: The row keys by which examples are put in order, by their numbers; None: those of the vertices.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, regime: MiniBatch, epochs: int, chunk_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        regime: MiniBatch,
+        epochs: int,
+        chunk_rows: int | None = None,
+        examples: Positions | None = None,
+        keys: Positions | None = None,
+    ) -> None:
         self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
         arrays = graph.arrays()
-        self._regime, self._keys = regime, arrays.keys
+        self._regime, self._keys = regime, arrays.keys if keys is None else keys
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
-        self._examples = examples_of(arrays)
+        self._examples = examples_of(arrays) if examples is None else examples
         self._sampler, self._loader = Sampler(arrays), BatchLoader(graph, plan, chunk_rows)
         self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the targets of its batches
         self.count = -(-len(self._examples) // regime.batch_size)
@@ -101,9 +112,13 @@ class Batches:
     def _prepare(self, number: int) -> LoadedGraph:
         """Sample a batch and load it."""
         epoch, batch = divmod(number, self.count)
+        targets = self._targets(epoch)[batch]
+        return self._drawn_and_loaded(epoch, batch, lambda of: self._sampler.sample(targets, self._fanouts, of))
+
+    def _drawn_and_loaded(self, epoch: int, batch: int, draw: Callable[[Randomness], Sample]) -> LoadedGraph:
+        """Draw a batch and load it, and measure both."""
         started = time.perf_counter()
-        of = Randomness(self._regime.seed, epoch, batch=batch)
-        sample = self._sampler.sample(self._targets(epoch)[batch], self._fanouts, of)
+        sample = draw(Randomness(self._regime.seed, epoch, batch=batch))
         sampled = time.perf_counter()
         loaded = self._loader.load(sample)
         done = self.prepared

@@ -23,6 +23,7 @@ COLUMNS = {
     "dst": "destinations of the edges (default: dst, or target)",
     "weight": "weights of the edges (default: weight, if it is there)",
     "edge_features": "attributes of the edges, as --features (default: edge_attr, if it is there)",
+    "batch": "groups of the vertices, numbered from 0 (default: none)",
     "edge_type": "types of the edges (default: edge_type, if it is there)",
 }
 """The options for names of columns. Each is also an argument of `Graph.read_tables`."""

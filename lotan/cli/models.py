@@ -55,6 +55,8 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
         ConfigurationError, ModelError: If `make_model` raises it.
     """
     task = getattr(options, "task", None)
+    if task == "link":
+        return _encoder(options, graph)
     graph = graph.for_task(task)
     width, outputs, vertices = graph.statistics.width, graph.labels.outputs, graph.statistics.vertices
     if not width and options.model in STOCK:
@@ -77,6 +79,21 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
     return make_model(options, dict(zip(types.names, types.widths, strict=True)), outputs, types)
 
 
+def _encoder(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
+    """Return the model of a link task, whose rows have --hidden numbers."""
+    width = graph.statistics.width
+    if not width and options.model in STOCK:
+        raise GraphError(
+            f"vertices.features: they have no numbers, and --model {options.model} reads them. Give each vertex at least one, or "
+            "learn rows in their place: --model lotan.nn:LearnedRows --fanouts none."
+        )
+    if graph.vertex_types is not None:
+        raise GraphError(
+            "The graph has several types of vertices, and links are predicted on graphs of one type so far."
+        )
+    return make_model(options, width, options.hidden)
+
+
 def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:
     """Return the estimated footprint of the model on a graph in files, before labels are read: its outputs are guessed.
 
@@ -84,6 +101,8 @@ def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -
         ConfigurationError: If `make_model` raises it, or if the estimate exceeds the memory limit.
         ModelError: If `make_model` raises it, or if the model cannot be traced.
     """
+    if getattr(options, "task", None) == "link":  # the graph is read into this process in any case
+        return None
     width = graph.estimate().width if graph.origin == "files" else 0
     return foreseen_of(make_model(options, width, GUESSED_OUTPUTS), graph, config) if width else None
 

@@ -16,7 +16,12 @@ OPTIMIZERS = (
     *("adam", "adamw", "sgd", "adagrad", "adadelta", "adamax", "nadam", "radam"),
     *("rmsprop", "rprop", "asgd"),
 )
-TASKS = ("classification", "multilabel", "regression")
+TASKS = ("classification", "multilabel", "regression", "link")
+LINK_OPTIONS = (
+    *("decoder", "negatives", "link_loss", "negative_sampling", "filtered"),
+    *("exclude_targets", "link_fractions", "link_seed"),
+)
+"""The options of a link task, by their names in the parsed options."""
 AGGREGATES = ("mean", "max", "sum")
 
 
@@ -193,7 +198,7 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
         "--fanouts",
         metavar="N,N,...",
         help="in-edges that are drawn for a vertex at most, for each layer, such as 10,10; the first is for the training\n"
-        "vertices of the batch; all takes every in-edge",
+        "vertices of the batch; all takes every in-edge; none is for a model that reads no neighbours",
     )
     group.add_argument(
         "--sampling-seed",
@@ -218,7 +223,8 @@ def regime_of(options: argparse.Namespace) -> Regime:
     if size is None or fanouts is None:
         missing, example = ("--batch-size", "1024") if size is None else ("--fanouts", "10,10")
         raise ConfigurationError(f"mini-batches need {missing} too, such as {missing} {example}")
-    return MiniBatch(size, tuple(map(_fanout, fanouts.split(","))), seed or 0)
+    several = () if fanouts == "none" else tuple(map(_fanout, fanouts.split(",")))
+    return MiniBatch(size, several, seed or 0)
 
 
 def _fanout(text: str) -> Any:
@@ -231,7 +237,8 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--task",
         choices=TASKS,
-        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest)",
+        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest); or link, to\n"
+        "learn which pairs of vertices have an edge (see the link task)",
     )
     group.add_argument(
         "--loss",
@@ -246,12 +253,76 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_link_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a link task, which are arguments of `lotan.LinkPrediction`."""
+    group = parser.add_argument_group("link task", "with --task link; edges have a column split, and perhaps relation")
+    group.add_argument(
+        "--decoder", metavar="dot|distmult|complex|transe", help="what scores two rows and a relation (default: dot)"
+    )
+    group.add_argument(
+        "--negatives",
+        metavar="N|all",
+        help="vertices that are drawn against the links of a batch, at each end (default: 500)",
+    )
+    group.add_argument("--negative-sampling", metavar="uniform|degree", help="how they are drawn (default: uniform)")
+    group.add_argument(
+        "--filtered", action="store_true", help="leave out negatives of a link that make another training link of it"
+    )
+    group.add_argument("--link-loss", metavar="softmax|bce", help="loss of a link and its negatives (default: softmax)")
+    group.add_argument(
+        "--exclude-targets",
+        choices=("yes", "no"),
+        help="pass no messages along the links of the batch itself (default: yes in mini-batches, no in full batch)",
+    )
+    group.add_argument(
+        "--link-fractions",
+        metavar="V,T",
+        help="shares of validation and test, such as 0.05,0.1, drawn by a hash if edges have no column split (default: none)",
+    )
+    group.add_argument(
+        "--link-seed", type=number(int, 0), metavar="N", help="seed of negatives and of the shares (default: 0)"
+    )
+
+
+def task_of(options: argparse.Namespace) -> Any:
+    """Return the task that the options describe: a name, a link task, or None.
+
+    Raises:
+        ConfigurationError: If there are options of a link task without --task link, or they cannot be used.
+    """
+    from lotan.errors import ConfigurationError
+    from lotan.settings.tasks import LinkPrediction
+
+    given: dict[str, Any] = {name: getattr(options, name, None) for name in LINK_OPTIONS}
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    if options.task != "link":
+        if given:
+            raise ConfigurationError(f"--{next(iter(given)).replace('_', '-')} is for a link task: add --task link")
+        return options.task
+    arguments = {name.removeprefix("link_"): value for name, value in given.items()}
+    if arguments.get("negatives", "").isdecimal():
+        arguments["negatives"] = int(arguments["negatives"])
+    if "exclude_targets" in arguments:
+        arguments["exclude_targets"] = arguments["exclude_targets"] == "yes"
+    if "fractions" in arguments:
+        arguments["fractions"] = _shares(arguments["fractions"])
+    return LinkPrediction(**arguments)
+
+
+def _shares(text: str) -> Any:
+    """Return the numbers of a text, or the text itself, which the task refuses."""
+    try:
+        return tuple(float(one) for one in text.split(","))
+    except ValueError:
+        return text
+
+
 def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the task, the loss and the metrics as settings of a Trainer."""
     from lotan.settings.class_weights import read_weights
 
     return {
-        "task": options.task,
+        "task": task_of(options),
         "loss": options.loss,
         "class_weights": None if options.class_weights is None else read_weights(options.class_weights),
         "metrics": tuple(options.metrics.split(",")) if options.metrics else (),

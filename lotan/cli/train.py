@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from lotan.cli.collecting import rare_collections
 from lotan.cli.graph_options import add_graph_options, graph_said, open_graph
 from lotan.cli.options import (
+    add_link_options,
     add_model_options,
     add_plan_options,
     add_training_options,
     loss_settings,
     plan_settings,
+    task_of,
 )
 from lotan.cli.outputs import add_result_options, check_outputs
 
@@ -30,6 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_graph_options(parser)
     add_model_options(parser)
     add_training_options(parser)
+    add_link_options(parser)
     add_plan_options(parser)
     add_result_options(
         parser.add_argument_group("results"),
@@ -82,7 +85,7 @@ def _ready(options: argparse.Namespace, opened: ExitStack) -> Trainer:
     check_outputs(options, files=("report",), directories=("save", "log_dir"))
     # finds faults now that would otherwise show up later
     open_tracker(options.log_dir, options.mlflow, options.resume).close()
-    config = make_config(plan_settings(options))
+    config = make_config(plan_settings(options) | {"task": task_of(options)})
     check_engine(config)
     if config.engine in ("blocks", "rows") and not options.quiet:
         print("Spark and the workers are started, which takes some seconds", file=sys.stderr, flush=True)

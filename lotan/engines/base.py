@@ -21,6 +21,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 from planner.steps.total import TotalGradientStep, TotalStep
 from planner.traits import EngineTraits
@@ -182,6 +183,14 @@ class Engine(Observed, ABC):
         """
         raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
+    def score(self, step: ScoreStep, rows: Handle) -> Handle:
+        """Score pairs of the model's output rows, and return the gradient of the rows. See `planner.steps.score`.
+
+        Raises:
+            EngineError: If the engine scores no pairs, or was given none.
+        """
+        raise EngineError(f"the {self.traits.name} engine scores no pairs of vertices: take engine 'local'")
+
     def learned_rows(self, step: LearnedRowsStep) -> Handle:
         """Return the rows of a parameter that has one for each vertex. The engine needs the ability "learned_rows"."""
         raise EngineError(f"the {self.traits.name} engine reads no learned rows: plan with its own abilities")
@@ -311,6 +320,8 @@ class _Walk:
                 self.held[step.output] = engine.collect(step, [self.get(name) for name in step.columns])
             case GatherStep():
                 self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
+            case ScoreStep():
+                self.held[step.output.name] = engine.score(step, self.get(step.input))
             case EdgeStep():
                 self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in step.reads})
             case PipeStep():

@@ -23,6 +23,7 @@ from planner.nodes import Aggregate, topological
 from planner.shares import DRIVER_BYTES
 from planner.spec import Spec
 from planner.statistics import Statistics
+from planner.steps.total import TotalStep
 from planner.traits import EngineTraits
 from planner.turning import reversed_sets
 
@@ -192,15 +193,39 @@ def lacks_reversed(engine: str, planned: Planned) -> str | None:
     )
 
 
-def check_reversed(choice: EngineChoice, planned: Planned) -> None:
-    """Check that an engine can run a plan that reads edges turned round.
+def lacks_room(engine: str, planned: Planned) -> str | None:
+    """Return the reason why an engine cannot run a plan that has a wide reduction over all vertices, or None if it can."""
+    most = ENGINES[engine].widest_total
+    steps = (step for steps in planned.plan.passes for step in steps)
+    widest = max((step.output.width for step in steps if isinstance(step, TotalStep)), default=0)
+    if most is None or widest <= most:
+        return None
+    return (
+        f"each vertex has a copy of what is reduced over all vertices, of at most {most:,} numbers, and here it has "
+        f"{widest:,}, such as the groups of vertices times the width of a row"
+    )
+
+
+def unable(engine: str, planned: Planned) -> str | None:
+    """Return the reason why an engine cannot run a plan, or None if it can."""
+    return lacks_reversed(engine, planned) or lacks_room(engine, planned)
+
+
+def check_able(choice: EngineChoice, planned: Planned) -> None:
+    """Check that an engine can run a plan.
 
     Raises:
         ConfigurationError: If it cannot.
     """
-    reason = lacks_reversed(choice.name, planned)
+    reason = unable(choice.name, planned)
     if reason is not None:
-        able = " or ".join(name for name, traits in ENGINES.items() if "reversed_edges" in traits.abilities)
+        narrow = lacks_reversed(choice.name, planned) is None
+        fits = (
+            name
+            for name, traits in ENGINES.items()
+            if (traits.widest_total is None if narrow else "reversed_edges" in traits.abilities)
+        )
+        able = " or ".join(fits)
         raise ConfigurationError(f"engine {choice.name} cannot train this model: {reason}; use engine {able}")
 
 

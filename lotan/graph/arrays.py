@@ -46,6 +46,9 @@ class EdgeColumns:
     edge_attr: Attributes | None = None  # [edges, width]
     edge_type: Types | None = None  # [edges]
     flat: bool = False  # True if attributes were given as one number for each edge, [edges]
+    # what link tasks read: -1 = none, else the position in planner.spec.SPLITS, int8 [edges]
+    split: npt.NDArray[np.int8] | None = None
+    relation: npt.NDArray[Any] | None = None  # [edges], int64, or object holding str
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,17 @@ def positions_of(ids: Ids, ends: Ids) -> Positions:
 
     result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
     return result
+
+
+def runs(first: Positions, lengths: Positions) -> Positions:
+    """Return the numbers first, first + 1, ... of each run, one run after the other.
+
+    >>> runs(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist()
+    [5, 6, 9, 10, 11]
+    """
+    ends = lengths.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
 
 
 def _add_reverses(src: Positions, dst: Positions, vertices: int) -> tuple[Positions, Positions, Positions]:

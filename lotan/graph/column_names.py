@@ -15,6 +15,8 @@ OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type":
 """The arguments for columns of edges that a graph in files may have, each with the column's name there."""
 MASKS = tuple(f"{name}_mask" for name in SPLITS)
 """The columns of masks, as PyG calls them, that are read if there is no column `split`. The first must be there."""
+EDGE_SPLIT, RELATION = "split", "relation"
+"""The columns of edges that link tasks read: the split of each edge, and its relation."""
 ENDS = ("src", "dst")
 """The default names of the ends of edges."""
 OTHER_ENDS = ("source", "target")
@@ -35,6 +37,10 @@ class ColumnNames:
     id: str = "id"
     src: str = "src"
     dst: str = "dst"
+    batch: str | None = None  # the numbers of the groups of vertices
+    # The columns of edges that only link tasks read, see `with_links`. They may be absent.
+    edge_split: str | None = None
+    relation: str | None = None
     # The reading of labels in Spark, which `lotan.graph.frames.settled` finds: as classes (True) or as numbers (False).
     as_classes: bool | None = None
     as_missing: int | None = None  # the number among targets that stands for no label
@@ -74,10 +80,17 @@ class ColumnNames:
     def standard_edges(self) -> ColumnNames:
         """Return the names that the same columns of edges have in a graph's own tables; the other names are the defaults."""
         return ColumnNames(
+            batch=self.batch,
             weight=None if self.weight is None else "weight",
             edge_features=None if self.edge_features is None else "edge_attr",
             edge_type=None if self.edge_type is None else "edge_type",
+            edge_split=None if self.edge_split is None else EDGE_SPLIT,
+            relation=None if self.relation is None else RELATION,
         )
+
+    def with_links(self) -> ColumnNames:
+        """Return the names with those of the edges' splits and relations, which link tasks read if they are there."""
+        return replace(self, edge_split=EDGE_SPLIT, relation=RELATION)
 
     def present(self, columns: Sequence[str]) -> ColumnNames:
         """Return the names as a table of vertices has them. Calling it twice changes nothing.
@@ -94,7 +107,12 @@ class ColumnNames:
         if split == "split" and "split" not in columns:
             masks = tuple(mask if mask in columns else "" for mask in MASKS)
             split = masks if masks[0] else None
-        taken = {self.id, *((label,) if label else ()), *((split,) if isinstance(split, str) else split or ())}
+        taken = {
+            self.id,
+            self.batch,
+            *((label,) if label else ()),
+            *((split,) if isinstance(split, str) else split or ()),
+        }
         absent = self.features == "features" and "features" not in columns
         features = () if absent else _matched(self.features, columns, taken)
         return replace(self, label=label, split=split, features=features)
@@ -112,7 +130,8 @@ class ColumnNames:
             src, dst = OTHER_ENDS
         taken = {src, dst, *(name for name in (self.weight, self.edge_type) if name)}
         features = None if self.edge_features is None else _matched(self.edge_features, columns, taken)
-        return replace(self, src=src, dst=dst, edge_features=features)
+        split, relation = (name if name in columns else None for name in (self.edge_split, self.relation))
+        return replace(self, src=src, dst=dst, edge_features=features, edge_split=split, relation=relation)
 
     def with_optional(self, columns: Sequence[str], given: Iterable[str] = ()) -> ColumnNames:
         """Return the names with the columns of edges that files may have, if they are there.
@@ -126,12 +145,12 @@ class ColumnNames:
 
     def of_vertices(self) -> list[str]:
         """Return the columns that are read from the vertices."""
-        labels = [self.label] if self.label else []
+        labels = [name for name in (self.label, self.batch) if name]
         return list(dict.fromkeys([self.id, *self.feature_columns, *labels, *self.split_columns]))
 
     def of_edges(self) -> list[str]:
         """Return the columns that are read from the edges."""
-        more = [name for name in (self.weight, self.edge_type) if name]
+        more = [name for name in (self.weight, self.edge_type, self.edge_split, self.relation) if name]
         return list(dict.fromkeys([self.src, self.dst, *more, *self.edge_feature_columns]))
 
 
@@ -145,13 +164,14 @@ def column_names(
     id: Any = "id",
     src: Any = "src",
     dst: Any = "dst",
+    batch: Any = None,
 ) -> ColumnNames:
     """Return the names that a user gives, see `lotan.Graph` for the arguments.
 
     Raises:
         GraphError: a name is no string.
     """
-    for name, column in (("label", label), ("weight", weight), ("edge_type", edge_type)):
+    for name, column in (("label", label), ("weight", weight), ("edge_type", edge_type), ("batch", batch)):
         if column is not None and not isinstance(column, str):
             raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
     for name, column in (("id", id), ("src", src), ("dst", dst)):
@@ -169,6 +189,7 @@ def column_names(
         id,
         src,
         dst,
+        batch,
     )
 
 

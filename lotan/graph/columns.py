@@ -29,6 +29,7 @@ from lotan.graph.faults import (
     wrong_id_type,
     wrong_label_type,
     wrong_mask_type,
+    wrong_relation_type,
     wrong_split_type,
     wrong_type,
 )
@@ -64,10 +65,18 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
     ids = _ids(table, "vertices", names.id)
     return VertexColumns(
         ids=ids,
-        features=_features(table, ids, names.feature_columns),
+        features=_with_groups(table, ids, names),
         label=_label(table, ids, names.label),
         split=_split(table, ids, names),
     )
+
+
+def _with_groups(table: pa.Table, ids: Ids, names: ColumnNames) -> Floats:
+    """Return the features, with the numbers of groups as the last of them if the graph has groups."""
+    features = _features(table, ids, names.feature_columns)
+    if names.batch is None:
+        return features
+    return np.concatenate([features, _numbers(table, "vertices", names.batch, ids)[:, np.newaxis]], axis=1)
 
 
 def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids, sources: Ids | None = None) -> EdgeColumns:
@@ -93,7 +102,15 @@ def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids, sources: Ids | N
             raise wrong_id_type("edges", column, _kind(ends), _kind(known))
     weight = None if names.weight is None else _numbers(table, "edges", names.weight, src)
     attributes = None if names.edge_features is None else _features(table, src, names.edge_feature_columns, "edges")
-    return EdgeColumns(src, dst, weight, attributes, _edge_types(table, src, names.edge_type))
+    return EdgeColumns(
+        src,
+        dst,
+        weight,
+        attributes,
+        _edge_types(table, src, names.edge_type),
+        split=None if names.edge_split is None else _codes(table, "edges", src, names.edge_split),
+        relation=_relations(table, src, names.relation),
+    )
 
 
 def _no_edges(ids: Ids, names: ColumnNames) -> EdgeColumns:
@@ -105,7 +122,27 @@ def _no_edges(ids: Ids, names: ColumnNames) -> EdgeColumns:
         None if names.weight is None else numbers,
         None if names.edge_features is None else numbers.reshape(0, width),
         None if names.edge_type is None else np.zeros(0, dtype=np.int64),
+        split=None if names.edge_split is None else np.zeros(0, dtype=np.int8),
+        relation=None if names.relation is None else np.zeros(0, dtype=np.int64),
     )
+
+
+def _relations(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[Any] | None:
+    if column is None:
+        return None
+    values = _column(table, column)
+    kind = kind_of_arrow(values.type)
+    if not accepts("relation", kind) or (kind.base == "decimal" and not kind.whole):
+        raise wrong_relation_type(column, str(values.type))
+    missing = _is_null(values)
+    if missing.any():
+        raise null_rows(column, int(missing.sum()), _row(ids, missing, None), "edges")
+    if kind.base == "text":
+        texts: Ids = values.to_numpy(zero_copy_only=False).astype(object)
+        return texts
+    if kind.base == "decimal":
+        return _whole_decimals(values, "edges", column)
+    return _signed(values.to_numpy(), "edges", column, "Give the relations as strings.").astype(np.int64)
 
 
 def _kind(ids: Ids) -> str:
@@ -281,10 +318,15 @@ def _split(table: pa.Table, ids: Ids, names: ColumnNames) -> npt.NDArray[np.int8
         return np.full(len(ids), -1, dtype=np.int8)
     if not isinstance(names.split, str):
         return _masked(table, ids, names.split)
-    values = _column(table, names.split)
+    return _codes(table, "vertices", ids, names.split)
+
+
+def _codes(table: pa.Table, name: str, ids: Ids, column: str) -> npt.NDArray[np.int8]:
+    """Return the splits in a column of the vertices or edges. `ids` are those of the rows, for errors."""
+    values = _column(table, column)
     kind = kind_of_arrow(values.type)
     if not accepts("split", kind):
-        raise wrong_split_type(names.split, str(values.type))
+        raise wrong_split_type(column, str(values.type), name)
     if kind.base == "nothing":
         return np.full(len(ids), -1, dtype=np.int8)
     given = values if kind.base == "text" else pc.fill_null(values.cast(pa.float64(), safe=False), -1)
@@ -293,7 +335,7 @@ def _split(table: pa.Table, ids: Ids, names: ColumnNames) -> npt.NDArray[np.int8
     unknown = codes == UNKNOWN
     if unknown.any():
         example = _row(ids, unknown, values[np.flatnonzero(unknown)[0]])
-        raise unknown_splits(names.split, int(unknown.sum()), example)
+        raise unknown_splits(column, int(unknown.sum()), example, name)
     return codes
 
 

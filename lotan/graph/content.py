@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lotan.arguments import require_flag
 from lotan.errors import GraphError
-from lotan.graph.arrays import GraphArrays, assemble
+from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.sources import Source
@@ -100,6 +100,20 @@ class GraphContent:
             found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
             return replace(found, classes=names.classes)
         return assemble(*self._source.read(), self.undirected, self._task)
+
+    def linked_columns(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Return the columns as they were given, with the splits and relations of edges, which link tasks read.
+
+        They are in this process's memory. A graph in Spark is collected.
+
+        Raises:
+            GraphError: a column is missing, or it has a bad value.
+        """
+        if self._source.tables is None:
+            return self._source.read_linked()
+        from lotan.graph import frames
+
+        return frames.collect(self._tables, self.names.with_links().present_edges(self._tables[1].columns))
 
     @cached_property
     def kept(self) -> KeptColumns:

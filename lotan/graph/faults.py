@@ -165,9 +165,19 @@ def wrong_label_type(column: str, given: str) -> GraphError:
     return fault("vertices", column, f"is of type {given}, expected numbers or arrays of numbers", mend)
 
 
-def wrong_split_type(column: str, given: str) -> GraphError:
+def wrong_relation_type(column: str, given: str) -> GraphError:
+    """Build the error for relations that are neither integers nor strings."""
+    return fault(
+        "edges",
+        column,
+        f"is of type {given}, expected integers or strings",
+        "Name each relation by a whole number or a text; numbers that measure something are edge_features.",
+    )
+
+
+def wrong_split_type(column: str, given: str, table: str = "vertices") -> GraphError:
     """Build the error for splits that are neither strings nor whole numbers."""
-    return fault("vertices", column, f"is of type {given}, expected string or 0, 1 and 2", _SPLIT_MEND)
+    return fault(table, column, f"is of type {given}, expected string or 0, 1 and 2", _SPLIT_MEND)
 
 
 def wrong_mask_type(column: str, given: str) -> GraphError:
@@ -183,6 +193,6 @@ def overlapping_masks(columns: Sequence[str], count: int, example: str) -> Graph
     return fault("vertices", ", ".join(columns), "vertices that several masks have", mend, count, example)
 
 
-def unknown_splits(column: str, count: int, example: str) -> GraphError:
+def unknown_splits(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
     """Build the error for unknown names of splits."""
-    return fault("vertices", column, "rows of an unknown split", _SPLIT_MEND, count, example)
+    return fault(table, column, "rows of an unknown split", _SPLIT_MEND, count, example)

@@ -214,7 +214,7 @@ def estimate(vertices: Dataset, edges: Dataset, names: ColumnNames, undirected: 
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
-        width=_width_of(vertices, features),
+        width=_width_of(vertices, features) + (names.batch is not None),
         weighted=names.weight is not None,
         edge_data=EdgeData(width if attributes else None, names.edge_type is not None),
     )

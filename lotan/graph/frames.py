@@ -10,7 +10,7 @@ from lotan.errors import GraphError
 from lotan.graph import spark_labels
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
-from lotan.graph.column_names import ColumnNames
+from lotan.graph.column_names import EDGE_SPLIT, RELATION, ColumnNames
 from lotan.graph.columns import MOST_EXACT, edge_columns, require_columns, vertex_columns
 from lotan.graph.faults import (
     fault,
@@ -21,6 +21,7 @@ from lotan.graph.faults import (
     wrong_type,
 )
 from lotan.graph.files import EDGES, VERTICES
+from lotan.graph.groups import GroupNumbers
 from lotan.graph.kinds import Kind, accepts, kind_of_spark
 from lotan.graph.labels import LabelStatistics
 from lotan.graph.spark_names import named
@@ -45,10 +46,33 @@ def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
     require_columns("vertices", names.of_vertices(), vertices.columns)
     return vertices.select(
         id_of(vertices, "vertices", names.id).alias("id"),
-        features_of(vertices, names.feature_columns).alias("features"),
+        _with_groups(vertices, names).alias("features"),
         spark_labels.standard(vertices, names).alias("label"),
         split_of(vertices, names).alias("split"),
     )
+
+
+def _with_groups(vertices: DataFrame, names: ColumnNames) -> Column:
+    """Return the features, with the number of the group as the last of them if the graph has groups."""
+    features = features_of(vertices, names.feature_columns)
+    return features if names.batch is None else F.concat(features, features_of(vertices, (names.batch,)))
+
+
+def groups(vertices: DataFrame, column: str) -> int:
+    """Count the groups of vertices with one job, which checks their numbers.
+
+    Raises:
+        GraphError: see `lotan.graph.groups.GroupNumbers.count`.
+    """
+    require_columns("vertices", [column], vertices.columns)
+    if not accepts("number", _kind(vertices, column)):
+        raise wrong_type("vertices", column, _type(vertices, column))
+    number = named(column).cast("double")
+    bad = F.coalesce(F.isnan(number) | (number < 0) | (number != F.floor(number)), F.lit(True))
+    fine = F.when(~bad, number)
+    row = vertices.agg(F.count_if(bad), F.max(fine), F.count_distinct(fine)).collect()[0]
+    example = vertices.where(bad).select(named(column)).head() if row[0] else None
+    return GroupNumbers(row[0], None if example is None else example[0], row[1] or 0.0, row[2]).count(column)
 
 
 def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, undirected: bool = False) -> DataFrame:
@@ -82,7 +106,8 @@ def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
         if not (accepts("edge type", kind) and kind.whole):
             raise wrong_edge_type(names.edge_type, _type(edges, names.edge_type))
         found.append(named(names.edge_type).cast("bigint").alias("edge_type"))
-    return found
+    standard = {EDGE_SPLIT: names.edge_split, RELATION: names.relation}  # checked where they are read
+    return [*found, *(named(column).alias(name) for name, column in standard.items() if column is not None)]
 
 
 def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
@@ -153,6 +178,11 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     sizes = rows[0], ends[0], rows[1] or 0, ends[1]
     data = EdgeData(None if names.edge_features is None else ends[2] or 0, names.edge_type is not None)
     return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3], edge_data=data)
+
+
+def vertices_of_type(vertices: DataFrame, place: int, number: int) -> int:
+    """Return how many vertices have a number at a place of their features, with one job."""
+    return vertices.where(F.col("features")[place] == float(number)).count()
 
 
 def edges_by_type(edges: DataFrame, types: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import oversized
+from lotan.graph.given_ends import edge_ends
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.given_tables import as_numpy
 from lotan.graph.splits import UNKNOWN, codes_of_numbers, codes_of_texts
@@ -28,11 +29,14 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
     "weight": ("biuf", (1,), "numbers, [edges]"),
     "edge_attr": ("biuf", (1, 2), "numbers, [edges, width] or [edges]"),
     "edge_type": ("iu", (1,), "integers from 0, [edges]"),
+    "edge_split": ("iufUO", (1,), "'train', 'val', 'test' and None, or -1 (none), 0, 1 and 2, [edges]"),
+    "relation": ("iuUO", (1,), "integers or strings, [edges]"),
     "ids": ("iuUO", (1,), "integers or strings, [vertices]"),
+    "batch": ("iuf", (1,), "whole numbers from 0, [vertices]"),
     "label": ("biufUO", (1, 2), "numbers, [vertices] or [vertices, targets]; or strings, [vertices]"),
     "split": ("iufUO", (1,), "'train', 'val', 'test' and None, or -1 (none), 0, 1 and 2, [vertices]"),
 }
-_OF_EDGES = ("src", "dst", "weight", "edge_attr", "edge_type")
+_OF_EDGES = ("src", "dst", "weight", "edge_attr", "edge_type", "edge_split", "relation")
 
 CACHE_LINE = 64  # bytes
 
@@ -59,11 +63,15 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     src, dst = (_ids(end, held[end]) if len(held[end]) else ids[:0] for end in ("src", "dst"))
     split = _split(held["split"]) if "split" in held else np.full(count, -1, dtype=np.int8)
     features, label = _float32(held["features"]), _label(held.get("label"), count)
+    if "batch" in held:
+        features = np.concatenate([features, _float32(held["batch"])[:, np.newaxis]], axis=1)
     weight = _float32(held["weight"]) if "weight" in held else None
     vertices = VertexColumns(ids, features, label, split)
     attributes, types = held.get("edge_attr"), _types(held.get("edge_type"))
     flat = attributes is not None and attributes.ndim == 1
-    return vertices, EdgeColumns(src, dst, weight, attributes_of(attributes), types, flat)
+    of_edges = _split(held["edge_split"], "edge_split") if "edge_split" in held else None
+    relation = _ids("relation", held["relation"]) if "relation" in held else None
+    return vertices, EdgeColumns(src, dst, weight, attributes_of(attributes), types, flat, of_edges, relation)
 
 
 def _vertices(held: Mapping[str, Array]) -> int:
@@ -93,9 +101,8 @@ def _with_ends(given: Mapping[str, Any]) -> dict[str, Any]:
             "edge_index: is a sparse matrix; expected integers, [2, edges]. Give src, dst = adjacency.nonzero()."
         )
     array = as_numpy(index)
-    if array.ndim != 2 or len(array) != 2:
-        raise GraphError(f"edge_index: an array of shape {array.shape}; expected integers, [2, edges].")
-    return {**others, "src": array[0], "dst": array[1]}
+    src, dst = edge_ends("edge_index", array, "iuUO")  # ends are ids, which may be strings
+    return {**others, "src": src, "dst": dst}
 
 
 def attributes_of(array: Array | None) -> npt.NDArray[np.float32] | None:
@@ -175,12 +182,12 @@ def _label(label: Array | None, count: int) -> GivenLabels:
     return GivenLabels.of_array(label)
 
 
-def _split(split: Array) -> npt.NDArray[np.int8]:
+def _split(split: Array, name: str = "split") -> npt.NDArray[np.int8]:
     codes = codes_of_texts(split.astype(object)) if split.dtype.kind in "UO" else codes_of_numbers(split)
     if (codes == UNKNOWN).any():
         example = split[codes == UNKNOWN][0]
         raise GraphError(
-            f"split: holds others than -1 (none), 0 (train), 1 (val) and 2 (test), such as {example!r}. "
+            f"{name}: holds others than -1 (none), 0 (train), 1 (val) and 2 (test), such as {example!r}. "
             "Give these numbers, or 'train', 'val', 'test' and None."
         )
     return codes

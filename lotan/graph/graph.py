@@ -18,11 +18,14 @@ from lotan.files import expanded
 from lotan.graph import files, sources, typed_folders
 from lotan.graph.arrays import GraphArrays, as_given
 from lotan.graph.built_in import BUILT_IN
-from lotan.graph.column_names import column_names
+from lotan.graph.column_names import ColumnNames, column_names
 from lotan.graph.content import GraphContent
 from lotan.graph.description import description
+from lotan.graph.file_tables import open_table
 from lotan.graph.given_arrays import columns_of
 from lotan.graph.given_labels import settle
+from lotan.graph.given_types import GivenTypes
+from lotan.graph.groups import groups_of_table, no_groups_here, numbers_of_groups
 from lotan.graph.labels import (
     ClassWeights,
     LabelStatistics,
@@ -75,6 +78,10 @@ class Graph(GraphContent):
         id: the name of the vertices' column of ids (default: "id").
         src: the name of the edges' column of sources (default: "src", or "source" if that is there).
         dst: the name of the edges' column of destinations (default: "dst", or "target" if that is there).
+        batch: the name of a column of whole numbers of the vertices, numbered from 0: the group of each vertex, which a
+            model takes as `batch`; None for one group (default: None).
+
+    For link tasks the edges may also have the columns `split` and `relation`, see `lotan.LinkPrediction`.
 
     Raises:
         GraphError: vertices or edges are no table, or a name is no string.
@@ -102,8 +109,9 @@ class Graph(GraphContent):
         id: str = "id",
         src: str = "src",
         dst: str = "dst",
+        batch: str | None = None,
     ) -> None:
-        names = column_names(features, label, split, weight, edge_features, edge_type, id, src, dst)
+        names = column_names(features, label, split, weight, edge_features, edge_type, id, src, dst, batch)
         self._begin(sources.of_tables(vertices, edges, names), undirected)
 
     @classmethod
@@ -228,6 +236,9 @@ class Graph(GraphContent):
         edge_attr: npt.NDArray[np.generic] | None = None,
         edge_type: npt.NDArray[np.generic] | None = None,
         edge_index: npt.NDArray[np.generic] | None = None,
+        batch: npt.NDArray[np.generic] | None = None,
+        edge_split: npt.NDArray[np.generic] | None = None,
+        relation: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
@@ -246,6 +257,9 @@ class Graph(GraphContent):
             edge_attr: attributes of the edges, numbers [edges, width] or [edges]; None for none (default: None).
             edge_type: types of the edges, integers [edges] from 0; None for none (default: None).
             edge_index: the edges, integers [2, edges], in place of `src` and `dst` (default: None).
+            batch: the group of each vertex, whole numbers [vertices] from 0; None for one group (default: None).
+            edge_split: the split of each edge, for link tasks: as `split`, but [edges] (default: None).
+            relation: the relation of each edge, for link tasks: integers or strings [edges] (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -257,7 +271,11 @@ class Graph(GraphContent):
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
-        return cls._of(sources.of_columns(*columns_of(given)), undirected)
+        given |= {"batch": batch, "edge_split": edge_split, "relation": relation}
+        source = sources.of_columns(*columns_of(given))
+        if batch is not None:
+            source = replace(source, names=ColumnNames(batch="batch"))
+        return cls._of(source, undirected)
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
@@ -265,9 +283,9 @@ class Graph(GraphContent):
 
         Args:
             data: a `torch_geometric.data.Data` with `x` and `edge_index`. These are read if they are there:
-                `edge_weight`; `edge_attr` and `edge_type`; `y`; `train_mask`, `val_mask` and `test_mask`; and `n_id`,
-                the ids of the vertices (default: 0, 1, ...). An `edge_attr` of one number for each edge is also the
-                weight, unless there is an `edge_weight`.
+                `edge_weight`; `edge_attr` and `edge_type`; `y`; `batch`, the group of each vertex; `train_mask`, `val_mask`
+                and `test_mask`; and `n_id`, the ids of the vertices (default: 0, 1, ...). An `edge_attr` of one number for
+                each edge is also the weight, unless there is an `edge_weight`.
 
         Raises:
             GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
@@ -287,7 +305,7 @@ class Graph(GraphContent):
         """
         from lotan.graph.pyg import data_of
 
-        return data_of(self.arrays())
+        return data_of(self.arrays(), self._source.names.batch is not None)
 
     @property
     def num_vertices(self) -> int:
@@ -298,6 +316,38 @@ class Graph(GraphContent):
     def num_edges(self) -> int:
         """The number of edges, with reverses that `undirected` adds. For a graph in Spark it takes a job."""
         return self.statistics.edges
+
+    def vertices_of_type(self, number: int) -> int:
+        """Return the number of vertices of a type, by the type's number. For a graph in Spark it takes a job.
+
+        Args:
+            number: the number of the type, in a graph that has several.
+        """
+        types = self.vertex_types
+        assert types is not None, "the graph has several types of vertices"
+        if self._source.tables is None:
+            return int((self.arrays().features[:, types.type_column] == number).sum())
+        from lotan.graph import frames
+
+        return frames.vertices_of_type(self._tables[0], types.type_column, number)
+
+    @cached_property
+    def groups(self) -> int | None:
+        """The number of groups of vertices, or None if the graph has no column `batch`. For a graph in Spark it takes a job.
+
+        Raises:
+            GraphError: a number of a group is missing, negative or no whole number, or a group is empty.
+        """
+        column = self._source.names.batch
+        if column is None:
+            return None
+        if self._source.tables is not None:
+            from lotan.graph import frames
+
+            return frames.groups(self._tables[0], column)
+        if self._source.files is not None:
+            return groups_of_table(open_table(self._source.files.vertices), column).count(column)
+        return numbers_of_groups([self.arrays().features[:, -1]]).count(column)
 
     def __bool__(self) -> bool:
         """Return True, as every graph has a vertex. Asking takes no job."""
@@ -320,10 +370,20 @@ class Graph(GraphContent):
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
-        names = self._source.names.standard_edges()
-        source = Source(names, load=lambda: as_given(changed), types=self._source.types)
-        graph = Graph._of(source, undirected=False)  # reverses are among the edges
-        graph.__dict__["_arrays"] = changed
+        return Graph.of_arrays(changed, self._source.names.standard_edges(), self._source.types)
+
+    @classmethod
+    def of_arrays(cls, arrays: GraphArrays, names: ColumnNames | None = None, types: GivenTypes | None = None) -> Graph:
+        """Return the graph of arrays that were made already, with reverses among their edges. The arrays are not copied.
+
+        Args:
+            arrays: sorted arrays, as `arrays()` returns them.
+            names: the names of the columns that they were read from, for words; None for the defaults (default: None).
+            types: the types of the vertices, if there are several (default: None).
+        """
+        source = Source(names or ColumnNames(), load=lambda: as_given(arrays), types=types)
+        graph = Graph._of(source, undirected=False)
+        graph.__dict__["_arrays"] = arrays
         return graph
 
     def for_task(self, task: Task | None) -> Graph:
@@ -409,6 +469,8 @@ class Graph(GraphContent):
             GraphError: a graph is there already, the place is a file, or it cannot be written.
         """
         require_flag("save", "overwrite", overwrite)
+        if self._source.names.batch is not None:
+            raise no_groups_here("save")
         if self._source.tables is None:
             files.write_directory(expanded(path), self.arrays(), overwrite)
             return

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays
 from lotan.graph.files import make_room
+from lotan.graph.given_ends import edge_ends, require_vertices
 from lotan.graph.given_tables import as_numpy
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.pyg import IDS
@@ -67,24 +68,16 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
     where = f"data[{relation!r}]"
     if "edge_index" not in store:
         raise GraphError(f"{where} has no edge_index; load the data without the transform ToSparseTensor.")
-    index = as_numpy(store["edge_index"])
-    if index.ndim != 2 or len(index) != 2 or (index.size and index.dtype.kind not in "iu"):
-        given = f"{index.dtype} of shape {list(index.shape)}"
-        raise GraphError(f"{where}.edge_index: is {given}; expected integers of shape [2, num_edges].")
-    index = index.astype(np.int64)
+    src, dst = edge_ends(f"{where}.edge_index", as_numpy(store["edge_index"]))
     table: dict[str, Array] = {}
-    for end, rows, name in (("src", index[0], relation[0]), ("dst", index[1], relation[2])):
+    for end, rows, name in (("src", src, relation[0]), ("dst", dst, relation[2])):
         if name not in vertices:
             raise GraphError(f"{where} names vertices of type {name!r}, which the data lack.")
         ids = vertices[name]["id"]
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(ids):
-            wrong = rows.max() if rows.min() >= 0 else rows.min()
-            raise GraphError(
-                f"{where}.edge_index: names vertex {wrong} of type {name!r}; expected 0 to {len(ids) - 1}."
-            )
+        require_vertices(f"{where}.edge_index", rows, len(ids), f" of type {name!r}; expected 0 to {len(ids) - 1}")
         table[end] = ids[rows]
     if "edge_weight" in store:
-        table["edge_weight"] = _weight(where, as_numpy(store["edge_weight"]), index.shape[1])
+        table["edge_weight"] = _weight(where, as_numpy(store["edge_weight"]), len(src))
     return table
 
 

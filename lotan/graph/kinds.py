@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 Base = Literal["integer", "real", "decimal", "boolean", "text", "vector", "nothing", "other"]
-Role = Literal["id", "number", "features", "label", "split", "mask", "edge type"]
+Role = Literal["id", "number", "features", "label", "split", "mask", "edge type", "relation"]
 
 VECTOR_FIELDS = ("type", "size", "indices", "values")
 """The fields of a Spark ML vector, as Spark writes it to Parquet."""
@@ -42,6 +42,7 @@ ACCEPTED: Mapping[Role, Mapping[int, tuple[Base, ...]]] = {
     "split": {0: ("text", "integer", "real", "nothing")},  # reals are integers of which some are missing
     "mask": {0: ("boolean", "integer")},
     "edge type": {0: ("integer", "decimal")},
+    "relation": {0: ("integer", "decimal", "text")},
 }
 """The kinds that a column may have, by its role and the number of arrays around a value."""
 

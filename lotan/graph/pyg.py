@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.given_ends import edge_ends, require_vertices
 from lotan.graph.given_tables import as_numpy
 from planner.spec import SPLITS
 
@@ -33,15 +34,13 @@ def arrays_of(data: Any) -> dict[str, Any]:
             f"{type(data).__name__} has several types of vertices, which is not supported; give data.to_homogeneous()."
         )
     x, edge_index = _features(data), _required(data, "edge_index")
-    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind != "i":
-        given = f"{edge_index.dtype} of shape {list(edge_index.shape)}"
-        raise GraphError(f"data.edge_index: is {given}; expected integers of shape [2, num_edges].")
-    if edge_index.size and not 0 <= edge_index.min() <= edge_index.max() < len(x):
-        wrong = edge_index.max() if edge_index.min() >= 0 else edge_index.min()
-        counted = "data.num_nodes is" if _attribute(data, "x") is None else "data.x has"
-        raise GraphError(f"data.edge_index: names vertex {wrong}; expected 0 to {len(x) - 1}, as {counted} {len(x)}.")
-    ids, edges = _ids(data, len(x)), edge_index.shape[1]
-    src, dst = edge_index if ids is None else ids[edge_index]
+    src, dst = edge_ends("data.edge_index", edge_index)
+    counted = "data.num_nodes is" if _attribute(data, "x") is None else "data.x has"
+    for ends in (src, dst):
+        require_vertices("data.edge_index", ends, len(x), f"; expected 0 to {len(x) - 1}, as {counted} {len(x)}")
+    ids, edges = _ids(data, len(x)), len(src)
+    if ids is not None:
+        src, dst = ids[src], ids[dst]
     return {
         "features": x,
         "src": src,
@@ -52,11 +51,16 @@ def arrays_of(data: Any) -> dict[str, Any]:
         "ids": ids,
         "edge_attr": _of_edges(data, "edge_attr", edges, "numbers"),
         "edge_type": _of_edges(data, "edge_type", edges, "integers"),
+        "batch": _batch(data, len(x)),
     }
 
 
-def data_of(arrays: GraphArrays) -> Any:
+def data_of(arrays: GraphArrays, grouped: bool = False) -> Any:
     """Return a graph's arrays as a `torch_geometric.data.Data`, with copies of them.
+
+    Args:
+        arrays: the arrays.
+        grouped: if True, the last of the features is the number of the vertex's group (default: False).
 
     Raises:
         GraphError: torch_geometric is not installed.
@@ -68,7 +72,10 @@ def data_of(arrays: GraphArrays) -> Any:
     except ImportError as error:
         raise GraphError("to_pyg needs PyG, which is not installed; run: pip install torch-geometric") from error
     edge_index = torch.from_numpy(np.stack([arrays.src, arrays.dst]).astype(np.int64))
-    data = kind(x=torch.from_numpy(arrays.features.copy()), edge_index=edge_index)
+    x = torch.from_numpy(arrays.features.copy())
+    data = kind(x=x[:, :-1].contiguous() if grouped else x, edge_index=edge_index)
+    if grouped:
+        data.batch = x[:, -1].long()
     if arrays.weight is not None:
         data.edge_weight = torch.from_numpy(arrays.weight.copy())
     if arrays.edge_attr is not None:
@@ -159,6 +166,17 @@ def _label(data: Any, vertices: int) -> Array | None:
             f"data.y: has {len(label):,} rows for {vertices:,} vertices; labels of whole graphs do not train."
         )
     return label
+
+
+def _batch(data: Any, vertices: int) -> Array | None:
+    """Return the group of each vertex, or None if the data have no `batch`."""
+    value = _attribute(data, "batch")
+    if value is None:
+        return None
+    array = _array("batch", value)
+    if array.shape != (vertices,):
+        raise GraphError(f"data.batch: has shape {list(array.shape)}; expected a group for each vertex, [{vertices}].")
+    return array
 
 
 def _split(data: Any, vertices: int) -> npt.NDArray[np.int8] | None:

@@ -20,7 +20,8 @@ from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import TablePlaces
 from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns
 from lotan.graph.given_types import GivenTypes
-from lotan.graph.places import place_of
+from lotan.graph.places import is_uri, place_of
+from lotan.graph.triples import read_triples, triples_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,18 @@ class Source:
     tables: tuple[DataFrame, DataFrame] | None = None
     notes: tuple[str, ...] = ()  # remarks on what was given and is not read
     types: GivenTypes | None = None  # those of vertices, if there are several
+    # as `load`, with the splits and relations of edges; None: `load` reads them, or they are in files or in Spark
+    load_linked: Callable[[], tuple[VertexColumns, EdgeColumns]] | None = None
+
+    def read_linked(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Read as `read` does, with the splits and relations of edges if they are there.
+
+        Raises:
+            GraphError: as `read`.
+        """
+        if self.files is not None:
+            return self.files.read(self.names.with_links())
+        return self.read() if self.load_linked is None else self.load_linked()
 
     def read(self) -> tuple[VertexColumns, EdgeColumns]:
         """Read the vertices and edges of a graph outside Spark, in this process.
@@ -64,7 +77,15 @@ class Source:
                 "A graph in Spark cannot be pickled, as its tables belong to a session. Save it by graph.save(path), "
                 "and read it by lotan.Graph.read(path)."
             )
-        return _restored, (self.names, None if self.load is None else self.load(), self.files, self.notes, self.types)
+        columns = None if self.load is None else self._all()
+        return _restored, (self.names, columns, self.files, self.notes, self.types)
+
+    def _all(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Read what is in this process, with splits and relations of edges unless they are something else by these names."""
+        try:
+            return self.read_linked()
+        except GraphError:
+            return self.read()
 
 
 def of_columns(vertices: VertexColumns, edges: EdgeColumns, notes: tuple[str, ...] = ()) -> Source:
@@ -95,7 +116,13 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
     notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:
-        return Source(names, load=lambda: _load(vertices, edges, names), notes=notes)
+        linked = names.with_links()
+        return Source(
+            names,
+            load=lambda: _load(vertices, edges, names),
+            notes=notes,
+            load_linked=lambda: _load(vertices, edges, linked),
+        )
     spark = (vertices if forms[0] == "spark" else edges).sparkSession
     from lotan.graph import spark_tables
 
@@ -155,6 +182,11 @@ def of_path(
     Raises:
         GraphError: there is no such graph, or a file cannot be read.
     """
+    triples = None if is_uri(path_or_name) else triples_at(path_or_name, files.data_directories())
+    if triples is not None:
+        if given:
+            raise GraphError(f"{triples} has triples, and no columns to name: leave out {', '.join(given)}.")
+        return of_columns(*read_triples(triples))
     found = files.find(path_or_name, format)
     if isinstance(found, TablePlaces):
         return of_places(_existing(found, spark or _active()), given, spark)
@@ -233,7 +265,11 @@ def places_at(path_or_name: str | Path, format: str | None) -> TablePlaces | Non
     Raises:
         GraphError: there is no such graph.
     """
-    found = None if str(path_or_name) in BUILT_IN else files.find(path_or_name, format)
+    if str(path_or_name) in BUILT_IN or (
+        not is_uri(path_or_name) and triples_at(path_or_name, files.data_directories()) is not None
+    ):
+        return None
+    found = files.find(path_or_name, format)
     return found if isinstance(found, TablePlaces) else None
 
 

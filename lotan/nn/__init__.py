@@ -5,6 +5,7 @@ from lotan.nn.gat_conv import GATConv
 from lotan.nn.gcn_conv import GCNConv
 from lotan.nn.gin_conv import GINConv
 from lotan.nn.learned_features import LearnedFeatures
+from lotan.nn.learned_rows import LearnedRows
 from lotan.nn.linear import Linear
 from lotan.nn.message_passing import MessagePassing
 from lotan.nn.mlp import MLP
@@ -27,6 +28,7 @@ __all__ = [
     "JumpingKnowledge",
     "LayerNorm",
     "LearnedFeatures",
+    "LearnedRows",
     "Linear",
     "MessagePassing",
     "SAGEConv",

@@ -24,6 +24,9 @@ _LIBRARY.define("vertex_input(Tensor column, str name) -> Tensor")
 _LIBRARY.define("total(Tensor x, str kind) -> Tensor")
 _LIBRARY.define("total_products(Tensor x, Tensor y) -> Tensor")
 _LIBRARY.define("times_total(Tensor x, Tensor total) -> Tensor")
+_LIBRARY.define("greatest(Tensor x) -> Tensor")
+_LIBRARY.define("group_total(Tensor x, Tensor group, int groups, str kind) -> Tensor")
+_LIBRARY.define("group_rows(Tensor table, Tensor group) -> Tensor")
 _LIBRARY.define("bounded(Tensor x, int limit) -> Tensor")
 _LIBRARY.define("track(Tensor rows, Tensor buffer) -> Tensor")
 
@@ -104,6 +107,21 @@ def _times_total(x: Tensor, total: Tensor) -> Tensor:
     return x @ total[0]  # all rows of the total are alike
 
 
+def _greatest(x: Tensor) -> Tensor:
+    return x.detach().amax(0, keepdim=True).expand(x.shape).clone()  # [num_vertices, *shape]
+
+
+def _group_total(x: Tensor, group: Tensor, groups: int, kind: str) -> Tensor:
+    if kind == "sum":
+        return x.new_zeros((groups, *x.shape[1:])).index_add(0, group, x)  # [groups, *shape]
+    start = x.new_full((groups, *x.shape[1:]), -torch.inf)
+    return start.scatter_reduce(0, _beside(group, x).expand_as(x), x.detach(), "amax")
+
+
+def _group_rows(table: Tensor, group: Tensor) -> Tensor:
+    return table.index_select(0, group)  # [num_vertices, *shape]
+
+
 def _bounded(x: Tensor, limit: int) -> Tensor:
     return x.clone()
 
@@ -121,5 +139,8 @@ _LIBRARY.impl("vertex_input", _vertex_input, "CompositeImplicitAutograd")
 _LIBRARY.impl("total", _total, "CompositeImplicitAutograd")
 _LIBRARY.impl("total_products", _total_products, "CompositeImplicitAutograd")
 _LIBRARY.impl("times_total", _times_total, "CompositeImplicitAutograd")
+_LIBRARY.impl("greatest", _greatest, "CompositeImplicitAutograd")
+_LIBRARY.impl("group_total", _group_total, "CompositeImplicitAutograd")
+_LIBRARY.impl("group_rows", _group_rows, "CompositeImplicitAutograd")
 _LIBRARY.impl("bounded", _bounded, "CompositeImplicitAutograd")
 _LIBRARY.impl("track", _track, "CompositeImplicitAutograd")

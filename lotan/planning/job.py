@@ -15,17 +15,19 @@ from lotan.engines.blocks.sizes import check_partitions
 from lotan.engines.choice import (
     ENGINES,
     EngineChoice,
+    check_able,
     check_edge_data,
-    check_reversed,
     choose_engine,
     idle_settings,
-    lacks_reversed,
     limit_notes,
     slow_choice,
+    unable,
 )
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph, fingerprint
+from lotan.links.decoders import Decoder, LinkedModel
+from lotan.links.examples import LinkGraph
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
@@ -34,6 +36,7 @@ from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
+from lotan.settings.tasks import LinkPrediction, excludes_targets, label_task
 from lotan.tracing import few_of, takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
@@ -68,6 +71,8 @@ class Job:
     warnings: tuple[str, ...] = ()  # messages about the graph or the settings that are legal but may surprise
     partitions: int | None = None  # the least number of partitions, chosen for the memory limit; None: as configured
     batch: Planned | None = None  # the plan of a mini-batch; None: an epoch is one pass of `planned` over the graph
+    linked: LinkGraph | None = None  # the links of a link task, whose messages pass along `graph`
+    decoder: Decoder | None = None  # the decoder of a link task
 
     @property
     def traits(self) -> EngineTraits:
@@ -91,6 +96,17 @@ class Job:
         if self.batch is None or sampling is None:
             return self.planned.seconds
         return sampling.batches * self.batch.seconds + self.planned.seconds
+
+    @property
+    def validation(self) -> int:
+        """The number of examples that the validation metrics are computed on."""
+        if self.linked is not None:
+            return len(self.linked.links.of("val"))
+        return self.graph.labels.labelled[SPLITS.index("val")]
+
+    def learned(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return what an optimizer trains: the model, with the decoder of a link task."""
+        return model if self.decoder is None else LinkedModel(model, self.decoder)
 
     def epoch(self, config: TrainerConfig) -> PassCost:
         """Return the estimated cost of an epoch's training pass, or of a mini-batch's.
@@ -131,18 +147,20 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         PlanError: If the model cannot be planned, or a rule is unknown.
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
+    asked = label_task(config.task)
     draw_rows(model, graph, config)
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph)
     config = for_learned_rows(config, train)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
-    graph = graph.for_task(config.task)
-    outputs, task = model_outputs(evaluate), config.task or graph.labels.task
+    graph = graph.for_task(asked)
+    outputs, task = model_outputs(evaluate), asked or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
     report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
     check_statistics(train, report.vertices)
+    check_variances_of_types(train, graph)
     loss = loss_of(graph, task, outputs, config)
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
@@ -193,7 +211,7 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             f"regime MiniBatch got {given}, but the model sums over neighbours {needed} times in a row; give one fanout for "
             f"each, such as fanouts={(10,) * max(1, needed)}"
             if needed
-            else f"regime MiniBatch got {given}, but the model reads no neighbours; train it with regime=lotan.FullBatch()"
+            else f"regime MiniBatch got {given}, but the model reads no neighbours; give fanouts=()"
         )
     return Sampling(regime.batch_size, tuple(regime.fanouts), graph.labels.labelled[SPLITS.index("train")])
 
@@ -215,7 +233,7 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
         PlanError: If a batch cannot be planned.
         ConfigurationError: If the memory limit is too low.
     """
-    job, limit = replace(job, batch=plan_of_batch(job, sampling)), MemoryLimit.of(config)
+    job, limit = replace(job, batch=plan_of_batch(job, sampling, config)), MemoryLimit.of(config)
     needs = job.needs(config)
     if limit.bytes is not None:
         check_fits(limit, job.engine.name, {job.engine.name: needs})
@@ -225,7 +243,7 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
 
 
 @translated()
-def plan_of_batch(job: Job, sampling: Sampling) -> Planned:
+def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planned:
     """Return the plan of a batch, which trains on sampled vertices.
 
     Its loss is divided by what the terms of a batch are expected to add up to. The terms of a batch that are other than
@@ -235,6 +253,10 @@ def plan_of_batch(job: Job, sampling: Sampling) -> Planned:
     loss = replace(job.loss, normalizer=job.loss.normalizer * share)
     statistics = statistics_of_batch(job.statistics, sampling)
     options = job.planned.options
+    task = config.task
+    if isinstance(task, LinkPrediction) and excludes_targets(task):
+        # a sum that is computed once goes over all edges, and so over the links that the batch is asked about
+        options = replace(options, disabled=(*options.disabled, "hoist_invariant"))
     return compile_plan(job.train, job.evaluate, loss, statistics, options)
 
 
@@ -286,9 +308,9 @@ def plan_for(
     if train.learned:
         engine = EngineChoice("local", "learned rows run on it")
     else:
-        engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_reversed(name, plans[name]))
+        engine = choose_engine(config, graph, needs, seconds, lambda name: unable(name, plans[name]))
     check_edge_data(engine, train)
-    check_reversed(engine, plans[engine.name])
+    check_able(engine, plans[engine.name])
     if limit.bytes is not None:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
@@ -363,6 +385,10 @@ def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
     if graph.vertex_types is not None:
         return graph.vertex_types.width  # the model knows the width of each type
+    if graph.groups is not None:
+        return (
+            graph.estimate().width or graph.statistics.width
+        )  # the number of the group is one of the features, of which the model does not know
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
@@ -390,7 +416,7 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
     given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
-    given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph)}
+    given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph), "groups": graph.groups}
     return trace(model, width, training=True, **given), trace(model, width, training=False, **given)
 
 
@@ -412,6 +438,21 @@ def check_statistics(train: Spec, vertices: int) -> None:
         raise ModelError(
             f"layer {names}: normalises by the variance of all vertices, but the graph has {vertices}; training needs at least 2"
         )
+
+
+def check_variances_of_types(train: Spec, graph: Graph) -> None:
+    """Check that there are enough vertices of each type for the variances that the model takes over them.
+
+    Raises:
+        ModelError: If a type has one vertex. It names the layer and the type.
+    """
+    types = graph.vertex_types
+    for number, layer in train.varied:
+        if types is not None and graph.vertices_of_type(number) < 2:
+            raise ModelError(
+                f"layer {layer!r}: normalises by the variance of the vertices of type {types.names[number]!r}, of which the "
+                "graph has 1; training needs at least 2"
+            )
 
 
 def model_outputs(spec: Spec) -> int:
@@ -457,6 +498,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["regime"] = repr(config.regime)
         settings["order of vertices in a batch"] = f"{job.batch.plan.levels} levels"
         settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
+    if job.linked is not None:
+        settings["links"] = f"{config.task!r} on {job.linked.links.digest}"
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:

@@ -12,6 +12,8 @@ from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from lotan.results.vertex_explanation import VertexExplanation
 
 
@@ -40,6 +42,17 @@ class Run:
     def predict(self) -> Any:
         """Return a DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
         return self.model.predict_as(self.graph, self.config)
+
+    def predict_links(self, pairs: Any) -> pd.DataFrame:
+        """Return pairs of vertices of the graph that was trained on with their scores, see `TrainedModel.predict_links`."""
+        return self.model.predict_links(self.graph, pairs, **self._options())
+
+    def rank(self, queries: Any, k: int = 10, exclude_known: bool = False) -> pd.DataFrame:
+        """Return the best destinations of sources in the graph that was trained on, see `TrainedModel.rank`."""
+        return self.model.rank(self.graph, queries, k, exclude_known, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self.config, name) for name in ("engine", "chunk_rows", "memory_limit")}
 
     def explain_vertex(self, vertex: int | str, **options: Any) -> VertexExplanation:
         """Explain an output of a vertex of the graph that was trained on, see `TrainedModel.explain_vertex`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from lotan.arguments import require_kind
+from lotan.arguments import require_count, require_flag, require_kind
 from lotan.borders import spark_translated
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
@@ -22,8 +22,10 @@ from lotan.files import DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids
 from lotan.graph.id_files import read_ids, write_ids
+from lotan.links.examples import known_links, links_for_prediction
 from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
 from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows
+from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
 from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
@@ -34,6 +36,8 @@ from planner.steps.pipe import PipeStep
 from planner.vertex_types import VertexTypes
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from lotan.results.vertex_explanation import VertexExplanation
 
 FORMAT = 1
@@ -55,6 +59,7 @@ class TrainedModel:
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels were numbers
     edges: Mapping[str, bool] = field(default_factory=dict)  # `edges_of` the graph of training; empty: not known
     ids: Ids | None = None  # of the vertices whose learned rows are among the weights, ascending; None: there are none
+    decoder: TrainedDecoder | None = None  # of a model that was trained on links; None: on labels
 
     def predict(self, graph: Graph, unseen: Unseen = "error", **options: Any) -> Any:
         """Predict every vertex of a graph, or every one of the type that has labels.
@@ -91,9 +96,86 @@ class TrainedModel:
         check_unseen(unseen)
         self._with_predictions(graph, make_config(options), lambda frame: write(frame, path), unseen)
 
+    def predict_links(self, graph: Graph, pairs: Any, unseen: Unseen = "error", **options: Any) -> pd.DataFrame:
+        """Score pairs of vertices of a graph.
+
+        Messages pass along the graph's links of training, or along all its edges if they have no column `split`.
+
+        Args:
+            graph: A graph with features as wide as those of training.
+            pairs: A table in memory with `src` and `dst`, and `relation` if the links of training had relations: a DataFrame
+                of pandas or polars, an Arrow table, or a dict of arrays.
+            unseen: As for `predict`.
+            options: Engine settings, as for `Trainer`.
+
+        Returns:
+            The pairs with a column `score`. The higher a score, the likelier the link.
+
+        Raises:
+            ModelError: If the model was trained on labels.
+            GraphError: If a vertex or a relation is not known, or the graph cannot be read.
+            ConfigurationError: If an option is unknown or unusable.
+        """
+        trained, messages = self._of_links(graph)
+        asked = read_pairs(pairs, ("src", "dst"), messages.arrays().ids, trained.relations)
+        return scored(trained.decoder(self.weights), self._rows(messages, make_config(options), unseen), asked)
+
+    def rank(
+        self,
+        graph: Graph,
+        queries: Any,
+        k: int = 10,
+        exclude_known: bool = False,
+        unseen: Unseen = "error",
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Find the best destinations of sources, among all vertices of a graph.
+
+        Args:
+            graph: A graph with features as wide as those of training.
+            queries: A table in memory with `src`, and `relation` if the links of training had relations.
+            k: The number of destinations for each query, at most.
+            exclude_known: True to leave out destinations to which the graph has a link of that relation, of any split.
+            unseen: As for `predict`.
+            options: Engine settings, as for `Trainer`.
+
+        Returns:
+            A row for each query and destination, best first: `src`, perhaps `relation`, `dst`, `score` and `rank`, from 1.
+
+        Raises:
+            ModelError: If the model was trained on labels.
+            GraphError: If a vertex or a relation is not known, or the graph cannot be read.
+            ConfigurationError: If an option is unknown or unusable.
+        """
+        trained, messages = self._of_links(graph)
+        k = require_count("rank", "k", k)
+        ids = messages.arrays().ids
+        asked = read_pairs(queries, ("src",), ids, trained.relations)
+        known = known_links(graph, trained.relations) if require_flag("rank", "exclude_known", exclude_known) else None
+        rows = self._rows(messages, make_config(options), unseen)
+        return ranked(trained.decoder(self.weights), rows, asked, ids, k, known and known.destinations)
+
+    def _of_links(self, graph: Graph) -> tuple[TrainedDecoder, Graph]:
+        """Return the decoder, and the graph along which messages pass."""
+        require_kind("predict_links", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        if self.decoder is None:
+            raise ModelError("the model was trained on labels of vertices and scores no links; use predict")
+        return self.decoder, links_for_prediction(graph, self.decoder.fractions, self.decoder.seed)
+
+    def _rows(self, graph: Graph, config: TrainerConfig, unseen: Unseen) -> torch.Tensor:
+        """Return the output rows of all vertices, in the order of the graph's arrays. [vertices, width]."""
+        check_unseen(unseen)
+        return self.with_outputs(graph, config, lambda frame, _: rows_in_order(graph, hold(frame, None)), unseen)
+
     def _with_predictions(
         self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T], unseen: Unseen = "error"
     ) -> T:
+        if self.decoder is not None:
+            raise ModelError(
+                "the model was trained on links, and vertices have no predictions of their own; use predict_links for scores of "
+                "pairs, or rank for the best destinations"
+            )
+
         def found(frame: Any, ids: str) -> T:
             return use(predictions(frame, self.loss.task, ids, self.classes, self.loss.cuts))
 
@@ -143,6 +225,8 @@ class TrainedModel:
         """Check that the model can read a graph."""
         if graph.vertex_types != self.spec.vertex_types:
             raise GraphError(_other_types(self.spec.vertex_types, graph.vertex_types))
+        if graph.groups != self.spec.groups:
+            raise GraphError(_other_groups(self.spec.groups, graph.groups))
         reads, types = edge_demands(self.spec)
         check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, self.spec.bounds)
 
@@ -187,9 +271,15 @@ class TrainedModel:
             >>> list(explained.edges.columns)
             ['src', 'dst', 'influence']
         """
+        if self.decoder is not None:
+            raise ModelError("explain_vertex explains labels of vertices; this model was trained on links")
         if self.spec.vertex_types is not None:
             raise ModelError(
                 "explain_vertex explains graphs of one type of vertices; this model was trained on several"
+            )
+        if self.spec.groups is not None:
+            raise ModelError(
+                "explain_vertex explains graphs without groups; this model was trained with a column batch"
             )
         from lotan.results.vertex_explanation import explain_vertex
 
@@ -203,14 +293,22 @@ class TrainedModel:
         For a model with learned rows, `ids.parquet` has the ids of the rows, in their order.
         """
         directory = expanded(directory)
-        directory.mkdir(parents=True, exist_ok=True)
         content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
         content |= {"edges": dict(self.edges)} if self.edges else {}
         content |= {"classes": list(self.classes)} if self.classes else {}
+        content |= {"links": self.decoder.plain()} if self.decoder is not None else {}
+        directory.mkdir(parents=True, exist_ok=True)
         if self.ids is not None:
             write_ids(directory / IDS, self.ids)
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def _other_groups(trained: int | None, given: int | None) -> str:
+    """Return the error for a graph whose groups of vertices are not as many as those of training."""
+    if trained is None:
+        return "The model was trained on a graph without groups, and this one has a column batch; make the graph without it."
+    return f"The graph of training had {trained:,} groups of vertices, and this one has {given or 'no column batch'}."
 
 
 def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:
@@ -263,7 +361,9 @@ def load(directory: str | Path) -> TrainedModel:
         loss = decode_loss(content["loss"])
         edges = {str(name): bool(value) for name, value in dict(content.get("edges", {})).items()}
         ids = _ids(directory / IDS, spec) if spec.learned else None
-        return TrainedModel(spec, loss, weights, _classes(content.get("classes", ()), loss.classes), edges, ids)
+        classes = _classes(content.get("classes", ()), loss.classes)
+        decoder = TrainedDecoder.of_plain(content["links"], weights) if loss.of_pairs else None
+        return TrainedModel(spec, loss, weights, classes, edges, ids, decoder)
     except FileNotFoundError as error:
         raise ModelError(
             f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"

@@ -18,6 +18,7 @@ from lotan.settings.optimizers import Adam, Optimizer
 from lotan.settings.plan_names import named_plan
 from lotan.settings.regimes import FullBatch, MiniBatch, Regime, check_regime
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
+from lotan.settings.tasks import LinkPrediction, as_link_task
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -50,7 +51,8 @@ class TrainerConfig:
     epochs: int = 200  # the largest number of epochs; training may stop earlier through patience
     # the examples of a step: lotan.FullBatch(), or lotan.MiniBatch(...) for steps on sampled batches, on "local" alone
     regime: Regime = field(default_factory=FullBatch)
-    task: Task | None = None  # None: the task that the labels suggest
+    # None: the task that the labels suggest; or lotan.LinkPrediction(...), "link" for its defaults, on "local" alone
+    task: Task | LinkPrediction | None = None
     # the loss: a name such as "cross_entropy(label_smoothing=0.1)", a loss of torch.nn, or a function of output and label
     # that returns a loss for each vertex; None: the task's own
     loss: LossSetting | None = None
@@ -121,7 +123,10 @@ class TrainerConfig:
         Raises:
             ConfigurationError: If no plan has this name, or if the plan is for another engine than `engine`.
         """
-        if isinstance(self.regime, MiniBatch) and self.engine == "auto" and self.plan in PLANS:
+        if self.task == "link":
+            return replace(self, task=LinkPrediction()).settled()
+        local = isinstance(self.regime, MiniBatch) or isinstance(self.task, LinkPrediction)
+        if local and self.engine == "auto" and self.plan in PLANS:
             return replace(self, engine="local")
         if not isinstance(self.plan, str) or self.plan in PLANS:
             return self
@@ -170,7 +175,7 @@ def _check_choices(config: TrainerConfig) -> None:
     _one_of("engine", config.engine, ENGINES)
     _one_of("plan", config.plan, PLANS)  # the name of a plan has been settled before; other types are refused here
     _one_of("propagate", config.propagate, PROPAGATES)
-    if config.task is not None:
+    if config.task is not None and as_link_task(config.task) is None:
         _one_of("task", config.task, TASKS)
 
 
@@ -232,6 +237,8 @@ def _check_together(config: TrainerConfig) -> None:
             f"regime MiniBatch runs on engine 'local' only, but engine is {config.engine!r}: leave engine out, or train on "
             "the full batch with regime=lotan.FullBatch()"
         )
+    if isinstance(config.task, LinkPrediction):
+        _check_links(config, config.task)
     if config.lr_scheduler is not None:
         check_scheduler(config.lr_scheduler, config.optimizer)
     if needs_metric(config.lr_scheduler) and config.eval_every == 0:
@@ -242,6 +249,30 @@ def _check_together(config: TrainerConfig) -> None:
         raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
     if config.resume and config.checkpoint_dir is None:
         raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
+
+
+def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:
+    if config.engine != "local":
+        raise ConfigurationError(
+            f"task LinkPrediction runs on engine 'local' only, but engine is {config.engine!r}: leave engine out; a graph in "
+            "Spark is collected"
+        )
+    for name in ("loss", "class_weights", "threshold"):
+        if getattr(config, name) is not None:
+            mend = "give lotan.LinkPrediction(loss=...)" if name == "loss" else "leave it out"
+            raise ConfigurationError(f"{name} is for labels of vertices, and the task is LinkPrediction: {mend}")
+    if config.metrics:
+        raise ConfigurationError("metrics has further metrics of labels, and the task is LinkPrediction: leave it out")
+    if not isinstance(task.decoder, str) and (config.log_dir is not None or config.mlflow):
+        raise ConfigurationError(
+            "log_dir and mlflow keep the trained model, and the decoder is a module of your own, which is code and is not saved: "
+            "leave them out, or take a decoder by its name"
+        )
+    if task.exclude_targets and not isinstance(config.regime, MiniBatch):
+        raise ConfigurationError(
+            "exclude_targets is True, but in full batch the links of the batch are all training links, and no messages would "
+            "be left: leave it out, or train with regime=lotan.MiniBatch(...)"
+        )
 
 
 def _one_of(name: str, value: object, choices: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ METRICS: Mapping[Task, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
     "multilabel": ("micro_f1", "accuracy", "macro_f1"),
     "regression": ("mse", "mae", "r2"),
+    "link": ("mrr", "hits@1", "hits@3", "hits@10", "raw_mrr", "raw_hits@1", "raw_hits@3", "raw_hits@10"),
 }
 """The metrics of each task beside "loss". Epochs are compared by the first one unless another is chosen."""
 
@@ -20,6 +21,7 @@ FURTHER: Mapping[Task, tuple[str, ...]] = {
     "classification": ("roc_auc", "average_precision", "f1"),
     "multilabel": ("roc_auc", "average_precision", "f1"),
     "regression": (),
+    "link": ("auc",),
 }
 """The metrics that are computed if they are asked for. "f1" stands for the F1 of each class: f1_0, f1_1 and so on."""
 

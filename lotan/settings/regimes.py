@@ -41,7 +41,8 @@ class MiniBatch:
     Args:
         batch_size: The number of targets of a batch. The last batch of an epoch may have fewer.
         fanouts: For each layer the most in-edges that are drawn for a vertex, or "all" for every in-edge. The first number
-            is for the targets, the last for the vertices that are farthest from them.
+            is for the targets, the last for the vertices that are farthest from them. () is for a model that reads no
+            neighbours.
         seed: The seed of the order of targets and of the draws. It is not the Trainer's seed, which is that of dropout,
             so that models with other seeds share the batches.
 
@@ -62,7 +63,7 @@ class MiniBatch:
         object.__setattr__(self, "fanouts", _fanouts(self.fanouts))
 
     def __str__(self) -> str:
-        return f"batch size {self.batch_size:,}, fanouts {', '.join(map(str, self.fanouts))}"
+        return f"batch size {self.batch_size:,}, fanouts {', '.join(map(str, self.fanouts)) or 'none'}"
 
 
 Regime = FullBatch | MiniBatch
@@ -84,8 +85,8 @@ def check_regime(value: object) -> None:
 
 def _fanouts(given: object) -> tuple[Fanout, ...]:
     """Return fanouts as a tuple of Python's own numbers and "all"."""
-    expected = f'1 to {MOST_FANOUTS} whole numbers of at least 1, or "all", one for each layer, such as (10, 10)'
-    if isinstance(given, str) or not isinstance(given, Sequence) or not 1 <= len(given) <= MOST_FANOUTS:
+    expected = f'at most {MOST_FANOUTS} whole numbers of at least 1, or "all", one for each layer, such as (10, 10)'
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) > MOST_FANOUTS:
         raise wrong("MiniBatch", "fanouts", given, expected)
     for one in given:
         counts = isinstance(one, Integral) and not isinstance(one, bool) and int(one) >= 1

@@ -105,7 +105,7 @@ class AutogradStage:
 
         What all vertices share is computed as one row. The other calls read it as rows that lie in the memory of that one.
         """
-        frame = Frame(values, run.chunk, run.randomness, run.chunk.rows)
+        frame = Frame(values, run.chunk, run.randomness, run.chunk.rows, without_rows=self._without_rows)
         ones = replace(frame, values=dict(values), rows=1) if self._alike else frame
         frame.ones = ones.values
         for name in self._alike & values.keys():

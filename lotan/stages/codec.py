@@ -135,6 +135,8 @@ def encode_spec(spec: Spec) -> Plain:
         "calls": [_encode_call(call) for call in spec.calls],
         "output": spec.output,
         "bounds": [[one.column, one.place, one.limit, one.layer] for one in spec.bounds],
+        **({} if spec.types is None else {"types": list(spec.types)}),
+        **({} if spec.groups is None else {"groups": spec.groups}),
         **({} if spec.vertex_types is None else {"vertex_types": _encode_types(spec.vertex_types)}),
     }
 
@@ -221,7 +223,16 @@ def decode_spec(data: Any) -> Spec:
         output=read.text("output"),
         bounds=read.items("bounds", _decode_bound) if read.has("bounds") else (),
         vertex_types=read.optional("vertex_types", _decode_types) if read.has("vertex_types") else None,
+        types=read.optional("types", _decode_told_apart) if read.has("types") else None,
+        groups=read.of("groups", int) if read.has("groups") else None,
     )
+
+
+def _decode_told_apart(data: Any) -> tuple[int, str]:
+    match data:
+        case [int(types), str(layer)]:
+            return types, layer
+    raise StageError(f"model: the types that a layer tells apart are {data!r}, expected their number and the layer")
 
 
 def _decode_bound(data: Any) -> Bound:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from lotan.settings.metric_names import RANKED
+from lotan.settings.metric_names import FURTHER, METRICS, RANKED
 from lotan.stages import ranking
 from lotan.stages.losses import loss_terms, terms_gradient
 from planner.physical import Counts
@@ -165,6 +165,47 @@ def _regression(loss: LossSpec, prediction: Tensor, label: Tensor) -> Sums:
     return np.concatenate([np.array(shared), squares.numpy(), values.sum(0).numpy(), values.square().sum(0).numpy()])
 
 
+_OF_PAIRS = ("loss", "terms", "links", *METRICS["link"], *FURTHER["link"])
+"""The columns of the statistics of a link task. Metrics are multiplied by the number of links, so that they add up."""
+
+
+def statistics_of_pairs(loss: float, terms: int) -> Sums:
+    """Return the statistics of a training pass over pairs, [splits, columns].
+
+    Args:
+        loss: The sum of the terms of the loss.
+        terms: Their number.
+    """
+    sums = np.zeros((len(SPLITS), len(_OF_PAIRS)))
+    sums[0, :2] = loss, terms
+    return sums
+
+
+def statistics_of_links(split: str, links: int, found: Mapping[str, float]) -> Sums:
+    """Return the statistics of the links of a split, [splits, columns].
+
+    Args:
+        split: The name of the split.
+        links: The number of its links.
+        found: The metrics by name. NaN stands for those that are not there.
+    """
+    sums = np.zeros((len(SPLITS), len(_OF_PAIRS)))
+    values = [found.get(name, np.nan) for name in _OF_PAIRS[3:]] if links else []
+    sums[SPLITS.index(split), 2 : 3 + len(values)] = links, *(links * value for value in values)
+    return sums
+
+
+def _of_links(sums: Sums) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for name, (loss, terms, links, *values) in zip(SPLITS, sums, strict=True):
+        if terms or links:
+            found[name] = {"loss": float(loss / terms)} if terms else {}
+        if links:
+            named = zip(_OF_PAIRS[3:], values, strict=True)
+            found[name] |= {metric: float(value / links) for metric, value in named if not np.isnan(value)}
+    return found
+
+
 def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
     """Return the metrics of each split that has a labelled row, by split and name.
 
@@ -176,6 +217,8 @@ def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
 
     and those of `loss.metrics`, if the sums have what they need: see `lotan.settings.metric_names`.
     """
+    if loss.of_pairs:
+        return _of_links(sums)
     names = {name: row for name, row in zip(SPLITS, sums, strict=True) if row[2] > 0}
     return {name: {"loss": float(row[0] / row[1]), **_scores(loss, row)} for name, row in names.items()}
 

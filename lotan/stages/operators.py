@@ -15,6 +15,7 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
+from lotan.stages.groups import greatest, greatest_of_groups, group_sums
 from lotan.stages.randomness import Randomness, dropout, random_rows
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages.running import Track
@@ -30,7 +31,9 @@ LOTAN = (
     "lotan.random",
     "lotan.track",
     "lotan.chunk_sum",
+    "lotan.chunk_max",
     "lotan.times_total",
+    "lotan.group_rows",
 )
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
@@ -47,11 +50,16 @@ class Frame:
     randomness: Randomness
     rows: int  # rows that calls on vertices make: those of the chunk, or 1 for values that all vertices share
     ones: dict[str, Any] = field(default_factory=dict)  # values that all vertices share, as one row
+    without_rows: frozenset[str] = frozenset()  # the names of parameters, and of what is computed from them alone
 
     def row(self, name: str) -> Tensor:
         """Return the one row of a value that all vertices share, [*shape]."""
         value = self.ones.get(name, self.values[name])
         return cast(Tensor, value[0] if len(value) else value.new_zeros(value.shape[1:]))
+
+    def table(self, name: str) -> Tensor:
+        """Return the one row of a value that all vertices share, or a value without rows as it is."""
+        return cast(Tensor, self.values[name]) if name in self.without_rows else self.row(name)
 
 
 Evaluate = Callable[[Frame], Any]
@@ -100,6 +108,14 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: frame.values[name].sum(0, keepdim=True)
         case "lotan.chunk_sum", (Ref(name), Ref(other)):
             return lambda frame: (frame.values[name].t() @ frame.values[other]).unsqueeze(0)
+        case "lotan.chunk_sum", (Ref(name), Ref(group), int(groups)):
+            return lambda frame: group_sums(frame.values[name], frame.values[group], groups)
+        case "lotan.chunk_max", (Ref(name),):
+            return lambda frame: greatest(frame.values[name])
+        case "lotan.chunk_max", (Ref(name), Ref(group), int(groups)):
+            return lambda frame: greatest_of_groups(frame.values[name], frame.values[group], groups)
+        case "lotan.group_rows", (Ref(name), Ref(group)):
+            return lambda frame: frame.table(name).index_select(0, frame.values[group])
         case "lotan.times_total", (Ref(name), Ref(total)):
             return lambda frame: frame.values[name] @ frame.row(total)
         case "lotan.edge_column", (str(name), str(edges)):

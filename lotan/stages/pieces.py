@@ -40,7 +40,7 @@ class Pieces:
         outputs = _memory([o for o in made if not o.few], run)
         gradients = _memory([i for i in differentiated if i.role != "total"], run)
         few = [*(i.value for i in differentiated if i.role == "total"), *(o.value for o in made if o.few)]
-        parts: dict[str, list[Tensor]] = {name: [] for name in few}  # rows that add up
+        parts: dict[str, list[Tensor]] = {name: [] for name in few}  # rows to be reduced
         sums = run.sums
         if sums is None and run.differentiates:
             sums = {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}
@@ -64,7 +64,8 @@ class Pieces:
                 parts[name].append(found.outputs[name] if run.emits else found.input_gradients[name])
             saved.append(found.saved)
             counted.append(found.statistics)
-        added = {name: _added(rows, run.into.get(name)) for name, rows in parts.items()}
+        greatest = stage.greatest if run.emits else ()
+        added = {name: _reduced(rows, run.into.get(name), name in greatest) for name, rows in parts.items()}
         return StageResult(
             outputs | added if run.emits else {},
             SavedTogether(saved) if run.keep else None,
@@ -88,9 +89,10 @@ def _memory(values: Sequence[StageInput | StageOutput], run: StageRun) -> dict[s
     }
 
 
-def _added(parts: Sequence[Tensor], place: Tensor | None) -> Tensor:
-    """Return the sum of one or more rows [1, *shape], in the caller's memory if there is some."""
-    total = torch.cat(list(parts)).double().sum(0, keepdim=True).float()
+def _reduced(parts: Sequence[Tensor], place: Tensor | None, greatest: bool) -> Tensor:
+    """Return the sum of one or more rows [1, *shape], or their greatest numbers, in the caller's memory if there is some."""
+    rows = torch.cat(list(parts))
+    total = rows.amax(0, keepdim=True) if greatest else rows.double().sum(0, keepdim=True).float()
     return total if place is None else place.copy_(total)
 
 

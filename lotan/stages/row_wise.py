@@ -85,7 +85,7 @@ ALONG = {
     **dict.fromkeys(_names("flip.default roll.default permute.default"), "dims"),
     "aten.movedim.int": "source",
 }
-_GROWING = _names("unsqueeze.default stack.default")  # their dimension counts in the output
+GROWING = _names("unsqueeze.default stack.default")  # their dimension counts in the output
 
 TRANSPOSES = _names("transpose.int swapaxes.default swapdims.default t.default numpy_T.default mT.default")
 
@@ -204,7 +204,7 @@ def _check_along(op: str, arguments: dict[str, Any], types: Types) -> str | None
     subject = next(
         value for value in arguments.values() if isinstance(value, Ref | tuple) and _is_rows((value,), types)
     )
-    rank = _rank(subject, types) + (op in _GROWING)
+    rank = _rank(subject, types) + (op in GROWING)
     dims = arguments.get(ALONG[op])
     if dims is None or dims == ():
         return "without a dimension runs over all rows; pass dim=-1 to stay within a row"

@@ -51,6 +51,7 @@ def trace(
     few: tuple[int, int] | None = None,
     types: VertexTypes | None = None,
     vertices: int | None = None,
+    groups: int | None = None,
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -67,6 +68,7 @@ def trace(
         types: as in `GraphColumns`.
         vertices: the number of the graph's vertices; None if it is not known. A torch.nn.Embedding of so many rows has a row
             for each vertex.
+        groups: as there.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -80,7 +82,7 @@ def trace(
     """
     _require_float32(model)
     _require_no_hooks(model)
-    form, columns = form_of(model), GraphColumns(width, data, weighted, types)
+    form, columns = form_of(model), GraphColumns(width, data, weighted, types, groups=groups)
     columns = _with_learned(columns, learned_rows(model, vertices), vertices)
     if form is None:
         return _trace(model, columns, training, few)
@@ -158,7 +160,7 @@ def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
     if asked is None:
         return None
     if columns.types is None:
-        return Importer(asked, columns.weighted, columns.data.flat)
+        return Importer(asked, columns.weighted, columns.data.flat, columns.groups)
     return ImporterByType(asked, columns.types, columns.weighted)
 
 

@@ -21,7 +21,7 @@ from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
-from planner.spec import DISTRIBUTIONS, DROPOUT, TOTAL, Argument, Bound, Call, Ref, RowCount, Spec
+from planner.spec import DISTRIBUTIONS, DROPOUT, GROUP_TOTAL, Argument, Bound, Call, Ref, RowCount, Spec, operator_name
 from planner.vertex_types import VertexTypes
 
 SAMPLE_VERTICES, SAMPLE_EDGES = 7, 17
@@ -206,6 +206,8 @@ def _checking(
     else:
         types = limit[0] if limit is not None else 2
         sample = sample_graph(spec.width, data, types, vertices, edges).bounded(spec.bounds)
+        if spec.groups is not None:  # sorted, with the first and the last group
+            sample.features[:, -1] = torch.linspace(0, spec.groups - 1, vertices).floor()
         if importer is not None:
             sample = replace(sample, weight=importer.example_weights(edges))
     try:
@@ -247,7 +249,8 @@ def _differences(
     mine, theirs = _copies(parameters), _copies(parameters)
     graph = replace(sample, index=sample.index.clone()).graph()
     features = sample.features
-    arguments, keywords = ((), importer.plain(features, graph)) if importer else ((features, graph), {})
+    shown = features if spec.groups is None else features[:, :-1]
+    arguments, keywords = ((), importer.plain(features, graph)) if importer else ((shown, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
     alike = spec.vertex_types is None  # else the rows of other types draw as well
     whole = VertexNumbers(vertices, len(features))
@@ -361,6 +364,8 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
     """
     if spec.vertex_types is None:
         other = sample.features.flip(0, 1)[:5] * 1.5 + 0.25
+        if spec.groups is not None:
+            other[:, -1] = sample.features[: len(other), -1]
         both = sample.behind(other, torch.tensor([[0, 1, 2], [1, 2, 2]]))
     else:
         other = sample.features * 1.5 + 0.25
@@ -435,8 +440,9 @@ def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:
 def _total(call: Call, arguments: list[Any], totals: dict[str, Tensor] | None) -> Tensor:
     if totals is not None and call.output in totals:
         return totals[call.output].expand(len(arguments[0]), *call.type.shape)
-    reduce = torch.ops.lotan.total if call.op == TOTAL else torch.ops.lotan.total_products
-    found = cast(Tensor, reduce(*arguments))
+    found = cast(Tensor, getattr(torch.ops.lotan, operator_name(call.op))(*arguments))
+    if call.op == GROUP_TOTAL:
+        found = found.expand(len(arguments[0]), *found.shape)
     if totals is not None:
         totals[call.output] = found[:1]
     return found
@@ -451,8 +457,12 @@ def _graph_operator(
     mask: Tensor | None,
 ) -> Tensor:
     match call.op:
-        case "lotan.total" | "lotan.total_products":
+        case "lotan.total" | "lotan.total_products" | "lotan.greatest" | "lotan.group_total":
             return _total(call, arguments, totals)
+        case "lotan.group_rows":
+            table, group = arguments
+            alike = table.dim() > len(call.type.shape) + 1  # rows of tables that are all the same
+            return cast(Tensor, torch.ops.lotan.group_rows(table[0] if alike else table, group))
         case "lotan.times_total":
             return cast(Tensor, torch.ops.lotan.times_total(*arguments))
         case "lotan.track" | "lotan.learned_rows":

@@ -21,6 +21,9 @@ from planner.vertex_types import VertexTypes
 FIRST_COUNT = 10007
 """The first number of rows of a fake graph. It and all others are different primes, so that no width divides them."""
 
+GROUP = "batch"
+"""The column with the number of each vertex's group. It is the last of the features, and models see it apart from them."""
+
 _COLUMNS = ("in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 
 
@@ -80,7 +83,7 @@ class Fakes:
             for count, width in zip(counts, self._parts.widths, strict=True)
         ]
         of_sets = [self._edges(next(self._counts), given.data) for _ in self._parts.sets]
-        columns = [self._fake(torch.empty(counts[at]), 0) for at in self._parts.columns.values()]
+        columns = [self._fake(_empty(name, counts[at]), 0) for name, at in self._parts.columns.items()]
         self.inputs: list[Tensor] = [*fixed, *features, *(one for edges in of_sets for one in edges), *columns]
         self.meanings: tuple[str | None, ...] = (
             *(f"learned:{name}" if name in given.learned else name for name in parameters),
@@ -140,7 +143,12 @@ class _Parts:
 def _one_type(given: GraphColumns) -> _Parts:
     columns = (*["edge_attr"] * (given.data.width is not None), *["edge_type"] * given.data.typed, LOOP)
     sets: dict[EdgeSet, tuple[int, int]] = dict.fromkeys(BASES, (0, 0))
-    return _Parts((given.width,), sets, dict.fromkeys(_COLUMNS, 0), columns)
+    names, width = (_COLUMNS, given.width) if given.groups is None else ((*_COLUMNS, GROUP), given.width - 1)
+    return _Parts((width,), sets, dict.fromkeys(names, 0), columns)
+
+
+def _empty(column: str, count: int) -> Tensor:
+    return torch.empty(count, dtype=torch.int64 if column == GROUP else torch.float32)
 
 
 def _several_types(types: VertexTypes) -> _Parts:

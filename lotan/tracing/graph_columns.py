@@ -19,6 +19,7 @@ class GraphColumns:
         types: the types of vertices and the relations of a graph that has several; None for others.
         learned: the names of the model's parameters that have a row for each vertex.
         vertices: the number of these rows; None if there are none.
+        groups: the number of groups of vertices, whose number is the last of the features; None for a graph without groups.
     """
 
     width: int
@@ -27,6 +28,7 @@ class GraphColumns:
     types: VertexTypes | None = None
     learned: tuple[str, ...] = ()
     vertices: int | None = None
+    groups: int | None = None
 
     @property
     def of_edges(self) -> tuple[str, ...]:

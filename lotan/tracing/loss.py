@@ -18,7 +18,8 @@ from lotan.tracing.forms import Form
 from lotan.tracing.recording import record_rows
 from lotan.tracing.reductions import Reduction
 from lotan.tracing.refusals import refusal
-from lotan.tracing.transcript import Transcript, describe, needed_calls
+from lotan.tracing.transcript import Transcript, needed_calls
+from lotan.tracing.writing import describe
 from planner.spec import LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
@@ -96,8 +97,11 @@ class _LossTranscript(Transcript):
         for given in inputs:
             self._types[given.name] = ValueType("vertex", given.shape, given.dtype)
 
-    def _reduce(self, node: Node, reduction: Reduction) -> None:
+    def _reduce(self, node: Node, reduction: Reduction, of: Any = None) -> None:
         raise refusal(node, f"{reduction.kind} {REDUCED}")
+
+    def _products(self, node: Node) -> Ref:
+        raise refusal(node, f"a product of rows {REDUCED}")
 
     def _write(self, node: Node, form: Form) -> None:
         if form.op in RANDOM:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotan.tracing.pyg.edge_tensors import running
 from planner.spec import Tracked
 
 Refuse = Callable[[str], Exception]
@@ -23,7 +24,13 @@ Refuse = Callable[[str], Exception]
 
 MOMENTUM = "has running statistics but no momentum, which torch refuses as well; give it one"
 USED_TWICE = "runs twice in one forward, which would change its running statistics twice in a step; give each place its own layer"
-ONE_GRAPH = "got `batch`, which splits the vertices into graphs; here all vertices are one graph: leave it out"
+OTHER_GROUPS = (
+    "got a `batch` that is not the one that forward takes, which the graph has: Graph(..., batch=...); for one graph leave "
+    "it out"
+)
+RUNNING_OF_GROUPS = (
+    "has running statistics of groups of vertices, which are not kept; make it with track_running_stats=False"
+)
 NO_TYPES = "HeteroLayerNorm got no type_vec; pass it a type for each row, as type_ptr names positions of rows"
 FLAT_ROWS = "needs rows of one dimension, [num_vertices, channels], but got {}; reshape them before"
 
@@ -67,22 +74,25 @@ class Norms:
         return self._normalised(module, x, self._buffer(module, "num_batches_tracked"))
 
     def instance_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
-        """Normalise rows [num_vertices, channels] as PyG's InstanceNorm does for one graph."""
-        self._require_one_graph(batch, batch_size)
+        """Normalise rows [num_vertices, channels] as PyG's InstanceNorm does."""
+        if batch is not None:
+            return self._by_group(module, x, batch, batch_size)
         if module.training and module.track_running_stats and module.momentum is None:
             raise self._refuse(MOMENTUM)
         return self._normalised(module, x, None)
 
     def graph_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
-        """Normalise rows [num_vertices, channels] as PyG's GraphNorm does for one graph."""
-        self._require_one_graph(batch, batch_size)
+        """Normalise rows [num_vertices, channels] as PyG's GraphNorm does."""
+        if batch is not None:
+            return self._by_group(module, x, batch, batch_size)
         out = x - torch.ops.lotan.total(x, "mean") * module.mean_scale
         variance = torch.ops.lotan.total(out.pow(2), "mean")
         return cast(Tensor, module.weight * out / (variance + module.eps).sqrt() + module.bias)
 
     def graph_size_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
         """Divide rows [num_vertices, channels] by the square root of num_vertices, as PyG's GraphSizeNorm does."""
-        self._require_one_graph(batch, batch_size)
+        if batch is not None:
+            return self._by_group(module, x, batch, batch_size)
         return cast(Tensor, x * torch.ops.lotan.total(torch.ones_like(x), "sum").rsqrt())
 
     def hetero_layer_norm(self, module: Any, x: Tensor, type_vec: Any = None, type_ptr: Any = None) -> Tensor:
@@ -141,9 +151,14 @@ class Norms:
         found = self._own[module].get(name)
         return None if found is None else self._buffers[id(found)]
 
-    def _require_one_graph(self, batch: Any, batch_size: Any) -> None:
-        if batch is not None or batch_size is not None:
-            raise self._refuse(ONE_GRAPH)
+    def _by_group(self, module: Any, x: Tensor, batch: Any, batch_size: Any) -> Tensor:
+        """Run the layer's own forward, which reduces rows by the column `batch`."""
+        tensors = running()
+        if tensors is None or tensors.groups.get(batch) is None:
+            raise self._refuse(OTHER_GROUPS)
+        if module.training and getattr(module, "running_mean", None) is not None:
+            raise self._refuse(RUNNING_OF_GROUPS)
+        return cast(Tensor, type(module).forward(module, x, batch, batch_size))
 
 
 Function = Callable[..., Tensor]

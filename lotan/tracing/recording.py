@@ -37,6 +37,7 @@ class Recording:
         tracked: the layers with running statistics that a training step changes.
         types: the fewest types of edges that a layer tells apart, and the layer's name, or None.
         vertex_types: the types of vertices of the graph, or None if it has one.
+        groups: the number of groups of vertices, or None.
     """
 
     module: torch.fx.GraphModule
@@ -45,6 +46,7 @@ class Recording:
     tracked: tuple[Tracked, ...] = ()
     types: tuple[int, str] | None = None
     vertex_types: VertexTypes | None = None
+    groups: int | None = None
 
 
 def record(
@@ -82,7 +84,7 @@ def record(
         _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     tracked = tuple(scope.norms.tracked.values())
     types = None if importer is None else importer.types
-    return Recording(module, fakes.meanings, fakes.symbols, tracked, types, columns.types)
+    return Recording(module, fakes.meanings, fakes.symbols, tracked, types, columns.types, columns.groups)
 
 
 def record_rows(module: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Recording:

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
+from lotan.nn.learned_rows import LearnedRows
 from lotan.tracing.norms import Norms
 from lotan.tracing.pyg.layers import why_refused
 from lotan.tracing.refusals import (
@@ -139,7 +140,7 @@ class Scope:
         given = arguments[0].shape[-1]
         if getattr(module, "first_aggr", True) is False:  # a SignedConv behind another takes rows of twice the width
             return
-        if given == 0 == self._width:
+        if given == 0 == self._width and not isinstance(module, LearnedRows):
             raise self.error(NO_FEATURES)
         if isinstance(expected, int) and expected > 0 and isinstance(given, int) and given != expected:
             name = "in_features" if linear else "in_channels"

@@ -34,11 +34,18 @@ MISSING = {
 }
 """Columns that PyG's models take and a graph may lack, each in words."""
 
-ADVICE = {"edge_weight": "name their column, Graph(..., weight=...), or pass weight= to Graph.from_arrays", **GIVE}
-"""The way to give a graph a column of edges that it lacks."""
+ADVICE = {
+    "edge_weight": "name their column, Graph(..., weight=...), or pass weight= to Graph.from_arrays",
+    "batch": "name it, Graph(..., batch=...), or pass batch= to Graph.from_arrays",
+    **GIVE,
+}
+"""The way to give a graph a column that it lacks."""
 
 FEATURES = "x"
 """The name under which a forward usually takes the features."""
+
+GROUPS = ("batch",)
+"""The names under which a forward takes the group of each vertex, int64 [num_vertices]."""
 
 BY_TYPE = "_dict"
 """The ending of arguments that are dictionaries with a tensor for each type of vertices or each relation."""
@@ -62,12 +69,14 @@ class Wanted:
         of_edges: the names of the arguments for columns of edges: weights "edge_weight" [num_edges], attributes
             "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
         numbers: if True, forward takes `n_id`, the numbers of the vertices, int64 [num_vertices].
+        groups: the names of the arguments for the group of each vertex, int64 [num_vertices].
     """
 
     features: str
     index: tuple[str, ...] = ()
     of_edges: tuple[str, ...] = ()
     numbers: bool = False
+    groups: tuple[str, ...] = ()
 
 
 def takes_tensors(model: torch.nn.Module) -> bool:
@@ -94,7 +103,7 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
         >>> wanted(Mine(), GraphColumns(width=8))
-        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False)
+        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False, groups=())
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
@@ -103,8 +112,9 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         return None
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
-    features = features or next((name for name in names if _plain(name) not in (*INDEX, *OF_EDGES, NUMBERS)), "")
-    has = (features or FEATURES, *INDEX, *columns.of_edges)
+    others = (*INDEX, *OF_EDGES, *GROUPS, NUMBERS)
+    features = features or next((name for name in names if _plain(name) not in others), "")
+    has = (features or FEATURES, *INDEX, *columns.of_edges, *(GROUPS if columns.groups is not None else ()))
     required = _required(parameters)
     for name in required:
         if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES):
@@ -114,7 +124,8 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     index = tuple(name for name in names if _plain(name) in INDEX)
     asked = {*required} | ({*names} if takes_attributes(model) else {n for n in names if _plain(n) != "edge_attr"})
     of_edges = (name for column in columns.of_edges for name in names if _plain(name) == column and name in asked)
-    return Wanted(features, index, tuple(of_edges), NUMBERS in names and columns.types is None)
+    groups = tuple(name for name in names if name in GROUPS and columns.groups is not None)
+    return Wanted(features, index, tuple(of_edges), NUMBERS in names and columns.types is None, groups)
 
 
 def takes_attributes(model: torch.nn.Module) -> bool:

@@ -14,8 +14,9 @@ import torch
 from torch.fx import Node
 
 from lotan.errors import ModelError
-from lotan.stages.row_wise import ALLOWED, DTYPES, POINTWISE, short_name, why_not_row_wise
+from lotan.stages.row_wise import ALLOWED, short_name
 from lotan.tracing.columns_of_numbers import numbers_of
+from lotan.tracing.fakes import GROUP
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
@@ -31,29 +32,23 @@ from lotan.tracing.forms import (
 )
 from lotan.tracing.learned import OTHER_LOOKUP, PADDED
 from lotan.tracing.recording import Recording
-from lotan.tracing.reductions import Reduction, reduction_of
 from lotan.tracing.refusals import (
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
     MOVED_ROWS,
     NO_FEATURES,
-    PRODUCT_OF_ROWS,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
-    STATISTIC_DIVISOR,
     VERTEX_NUMBERS,
     layer_of,
-    line_of,
     refusal,
 )
-from lotan.tracing.type_totals import TypeTotals
+from lotan.tracing.statistics import EXPAND, Lifted, StatisticsWriter, Turned
+from lotan.tracing.writing import Unusable, describe, leaves_of
 from planner.spec import (
     LEARNED_ROWS,
-    TIMES_TOTAL,
-    TOTAL,
-    TOTAL_PRODUCTS,
     Argument,
     Bound,
     Call,
@@ -64,11 +59,6 @@ from planner.spec import (
     Spec,
     ValueType,
 )
-from planner.steps.total import shape_of_total
-
-_EXPAND = "aten.expand.default"
-_SAME_NUMBERS = ("aten.reshape.default", "aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim")
-"""Operators that give a statistic another shape, and nothing else."""
 
 _OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
 """Operators that draw random numbers of a size, and those that draw them in the shape of another value."""
@@ -79,35 +69,16 @@ _RANGES = ("arange.default", "arange.start")
 _OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
-_TURNS = ("t.default", "numpy_T.default", "mT.default")
-_SWAPS = ("transpose.int", "swapaxes.default", "swapdims.default", "permute.default")
 _PRODUCTS = ("mm.default", "matmul.default")
-_BY_TOTAL = ("aten.mm.default", "aten.matmul.default")
-"""Operators that turn rows round, some of them with dimensions, and operators that multiply matrices."""
-
-AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
+"""Operators that multiply matrices."""
 
 
 @dataclass(frozen=True)
-class _Unusable:
-    """A value that no call may read, and the reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class _VertexNumbers(_Unusable):
+class _VertexNumbers(Unusable):
     """The numbers 0, 1, ... of all vertices, by which learned rows may be looked up."""
 
 
-@dataclass(frozen=True)
-class _Turned(_Unusable):
-    """Rows of vertices in the second dimension, which only a product with rows may read."""
-
-    rows: Ref
-
-
-class Transcript:
+class Transcript(StatisticsWriter):
     """Writes a Spec, node by node.
 
     Args:
@@ -117,23 +88,16 @@ class Transcript:
     """
 
     def __init__(self, width: int, parameters: tuple[ParameterSpec, ...], recording: Recording) -> None:
+        super().__init__(parameters, recording)
         self._width = width
-        self._parameters = {parameter.name: parameter for parameter in parameters}
         self._module = recording.module
-        self._symbols = recording.symbols
         self._inputs = list(recording.inputs)
-        self._values: dict[Node, Argument | _Unusable] = {}
-        self._types = {name: ValueType("none", spec.shape, spec.dtype) for name, spec in self._parameters.items()}
-        self._calls: list[Call] = []
         self._shared: set[Node] = set()  # nodes whose memory another node shares
-        # Reductions over all vertices, and what is computed from them alone, by name. They have a row for each vertex,
-        # all rows are alike, and a row has the shape that the whole value has in the recording.
-        self._statistics: set[str] = set()
         self._bounds: list[Bound] = []
         self._learned: set[str] = set()  # rows of parameters that have one for each vertex
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
-        self._vertex_types = recording.vertex_types
+        self._number_of_groups = recording.groups
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -157,9 +121,9 @@ class Transcript:
     def _placeholder(self, node: Node) -> None:
         name = self._inputs.pop(0)
         if name is None:
-            self._values[node] = _Unusable(READS_EDGE_INDEX)
+            self._values[node] = Unusable(READS_EDGE_INDEX)
         elif name == "features":
-            self._values[node] = self._features(node, self._width)
+            self._values[node] = self._own_features(node)
         elif name.startswith("learned:"):
             self._values[node] = self._learned_rows(node, name.removeprefix("learned:"))
         elif name.startswith("features:"):
@@ -174,29 +138,47 @@ class Transcript:
         self._learned.add(rows.name)
         return rows
 
-    def _features(self, node: Node, width: int) -> Ref | _Unusable:
+    def _own_features(self, node: Node) -> Ref | Unusable:
+        """Return the features that the model sees, which are all but the number of the group."""
+        width = self._width - (self._number_of_groups is not None)
+        features = self._features(node, self._width)
+        if self._number_of_groups is None or isinstance(features, Unusable):
+            return features
+        if not width:
+            return Unusable(NO_FEATURES)
+        return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
+
+    def _features(self, node: Node, width: int) -> Ref | Unusable:
         if "features" in self._types:
             return Ref("features")
         if not width:
-            return _Unusable(NO_FEATURES)
+            return Unusable(NO_FEATURES)
         kind = ValueType("vertex", (width,))
         return self._call(node, "lotan.vertex_input", ("features",), kind=kind, name="features")
 
-    def _features_of(self, node: Node, number: int) -> Argument | _Unusable:
+    def _features_of(self, node: Node, number: int) -> Argument | Unusable:
         """Return the features of a type of vertices: the first columns of the features of all."""
         assert self._vertex_types is not None
         width = self._vertex_types.widths[number]
         if not width:
-            return _Unusable(FOREIGN_TENSOR)
+            return Unusable(FOREIGN_TENSOR)
         features = self._features(node, self._vertex_types.width)
-        if isinstance(features, _Unusable):
+        if isinstance(features, Unusable):
             return features
         return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
+
+    def _groups(self, node: Node) -> Ref:
+        """Return the numbers of the vertices' groups, the last of their features."""
+        number = ValueType("vertex", ())
+        features = self._features(node, self._width)
+        assert isinstance(features, Ref)  # the number of the group is one of them
+        found = self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=number)
+        return self._call(node, "aten.to.dtype", (found, "torch.int64"), kind=ValueType("vertex", (), "int64"))
 
     def _constant(self, node: Node) -> None:
         """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
         value = getattr(self._module, str(node.target))
-        self._values[node] = _Unusable(FOREIGN_TENSOR)
+        self._values[node] = Unusable(FOREIGN_TENSOR)
         if value.dim() == 0 and value.dtype == torch.float32:
             kind = ValueType("none", ())
             self._values[node] = self._call(node, "aten.scalar_tensor.default", (float(value),), kind=kind)
@@ -211,9 +193,9 @@ class Transcript:
             self._item(node)
         elif isinstance(value, torch.SymInt):
             rows = self._symbols.rows(value)
-            self._values[node] = RowCount() if rows is not None and rows[0] != "none" else _Unusable(COUNT_AS_VALUE)
+            self._values[node] = RowCount() if rows is not None and rows[0] != "none" else Unusable(COUNT_AS_VALUE)
         elif not isinstance(node.target, torch._ops.OpOverload):
-            self._values[node] = _Unusable(COUNT_AS_VALUE)  # Python arithmetic on row counts
+            self._values[node] = Unusable(COUNT_AS_VALUE)  # Python arithmetic on row counts
         elif op.startswith("lotan."):
             self._graph_operator(node, op.removesuffix(".default"))
         else:
@@ -221,7 +203,7 @@ class Transcript:
 
     def _tensor_operator(self, node: Node, name: str) -> None:
         if name in PARTS or name in EXTREMES or name == BROADCAST:
-            self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # unless one of them is selected
+            self._values[node] = Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # unless one of them is selected
         elif not isinstance(node.meta.get("val"), torch.Tensor):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
         elif name in _OF_A_SIZE:
@@ -234,8 +216,12 @@ class Transcript:
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
             self._values[node] = unread
+        elif (lifted := self._lifted(node, name)) is not None:
+            self._values[node] = Lifted(f"{short_name(str(node.target))} {MOVED_ROWS}", lifted)
+        elif (rows := self._taken_down(node, name)) is not None:
+            self._values[node] = rows
         elif (turned := self._turned(node, name)) is not None:
-            self._values[node] = _Turned(f"{short_name(str(node.target))} {MOVED_ROWS}", turned)
+            self._values[node] = Turned(f"{short_name(str(node.target))} {MOVED_ROWS}", turned)
         elif name in _PRODUCTS and self._has_turned(node):
             self._values[node] = self._products(node)
         elif (reduction := self._reduction(node, name)) is not None:
@@ -261,11 +247,11 @@ class Transcript:
             return rows
         raise refusal(node, OTHER_LOOKUP)
 
-    def _unread(self, node: Node) -> _Unusable | None:
+    def _unread(self, node: Node) -> Unusable | None:
         """Return the first argument of a node if no call may read it. Perhaps nobody does."""
         source = node.args[0] if node.args else None
         value = self._values.get(source) if isinstance(source, Node) else None
-        return value if isinstance(value, _Unusable) else None
+        return value if isinstance(value, Unusable) else None
 
     def _random(self, node: Node, name: str) -> None:
         """Translate random numbers of a size, which counts rows, into random numbers in the shape of zeros."""
@@ -292,6 +278,8 @@ class Transcript:
                 x, kind = arguments
                 self._require(node, x, "vertex", None, "a reduction over all vertices needs one row per vertex")
                 if (of_type := self._of_type(node, x)) is not None:
+                    if kind == "moments":
+                        self._varied[of_type.number, layer_of(node)] = None
                     self._values[node] = of_type.total(*self._rows_of(node, x, str(kind)))
                     return None
                 kept = (x, kind)
@@ -305,6 +293,15 @@ class Transcript:
                 kept = arguments
             case "lotan.bounded":
                 return self._bound(node, *arguments)
+            case "lotan.group_total":
+                self._values[node] = self._group_total(node, *cast(Any, arguments))
+                return None
+            case "lotan.group_rows":
+                self._values[node] = self._group_rows(node, *arguments)
+                return None
+            case "lotan.vertex_input" if arguments[1] == GROUP:
+                self._values[node] = self._groups(node)
+                return None
             case "lotan.edge_column":
                 kept = arguments[1:]
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
@@ -330,28 +327,15 @@ class Transcript:
             self._bounds.append(Bound(*found, limit, layer_of(node)))
         self._values[node] = value
 
-    def _of_type(self, node: Node, x: Any) -> TypeTotals | None:
-        """Return what writes reductions over the vertices that `x` has rows of, or None if they are all vertices."""
-        number = self._symbols.number_of(x.meta["val"].shape[0])
-        if self._vertex_types is None or number is None:
-            return None
-        return TypeTotals(
-            self._vertex_types, number, lambda op, arguments, kind: self._call(node, op, arguments, kind=kind)
-        )
-
-    def _rows_of(self, node: Node, x: Any, kind: str) -> tuple[Ref, str, tuple[int, ...]]:
-        """Return rows as a value, the kind of a reduction, and the shape of a row: the arguments of `TypeTotals.total`."""
-        rows = self._argument(node, x)
-        assert isinstance(rows, Ref)
-        return rows, kind, self._types[rows.name].shape
-
     def _item(self, node: Node) -> None:
         """Translate one result of an operator that has several into calls that have one."""
         source, item = node.args
         assert isinstance(source, Node)
         assert isinstance(item, int)
         name = str(source.target).removeprefix("aten.")
-        if name in EXTREMES:
+        if name in EXTREMES and not item and (reduction := self._reduction_of_extreme(source)) is not None:
+            self._reduce(node, reduction, source.args[0])
+        elif name in EXTREMES:
             self._extreme(node, source, item, EXTREMES[name])
         elif name == BROADCAST:
             self._broadcast(node, source, item)
@@ -364,7 +348,7 @@ class Transcript:
         if node.meta["val"].shape == tensors[item].meta["val"].shape:
             self._values[node] = self._argument(node, tensors[item])
         else:
-            self._write(node, Form(_EXPAND, (tensors[item], FullSize())))
+            self._write(node, Form(EXPAND, (tensors[item], FullSize())))
 
     def _extreme(self, node: Node, source: Node, item: int, argmax: str) -> None:
         """Translate a greatest or least number into a position and the number there.
@@ -406,8 +390,19 @@ class Transcript:
                     f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
                 )
         bounds = tuple(dict.fromkeys(self._bounds))
-        told_apart = self._types_told_apart
-        return Spec(self._width, parameters, calls, output.name, tracked, told_apart, bounds, self._vertex_types)
+        told_apart, groups = self._types_told_apart, self._number_of_groups
+        return Spec(
+            self._width,
+            parameters,
+            calls,
+            output.name,
+            tracked,
+            told_apart,
+            bounds,
+            self._vertex_types,
+            (*self._varied,),
+            groups,
+        )
 
     # Arguments
 
@@ -430,155 +425,6 @@ class Transcript:
             )
         return plain
 
-    def _argument(self, node: Node, argument: Any) -> Argument:
-        match argument:
-            case Node():
-                value = self._values[argument]
-                if isinstance(value, _Unusable):
-                    raise refusal(node, value.reason)
-                return value
-            case FullSize():
-                kind = self._type(node, node.meta["val"])
-                return kind.shape if kind.rows == "none" else (RowCount(), *kind.shape)
-            case list() | tuple():
-                return tuple(self._argument(node, item) for item in argument)
-            case torch.dtype():
-                if str(argument) in DTYPES:
-                    return str(argument)
-                raise refusal(node, f"converts to {argument}, which is not supported; use one of {', '.join(DTYPES)}")
-            case None | bool() | int() | float() | str():
-                return argument
-        raise refusal(node, f"an argument of type {type(argument).__name__} is not supported")
-
-    # Statistics
-
-    def _reduction(self, node: Node, name: str) -> Reduction | None:
-        """Return the reduction over all vertices that a node calls, or None."""
-        x = node.args[0] if node.args else None
-        value = self._values.get(x) if isinstance(x, Node) else None
-        if not isinstance(value, Ref) or value.name in self._statistics or self._types[value.name].rows != "vertex":
-            return None
-        return reduction_of(node, name)
-
-    def _reduce(self, node: Node, reduction: Reduction) -> None:
-        """Write the calls of a reduction over all vertices."""
-        x = self._argument(node, node.args[0])
-        assert isinstance(x, Ref)
-        kind = self._types[x.name]
-        if kind.dtype != "float32":
-            raise refusal(node, f"{reduction.kind} over all vertices needs float32, but got {kind.dtype}; use .float()")
-        if reduction.kind in ("sum", "mean"):
-            found = self._total(node, x, reduction.kind, reduction.others)
-        else:
-            found = self._variance(node, x, reduction)
-        if reduction.kind == "std":
-            found = self._call(node, "aten.sqrt.default", (found,), kind=self._types[found.name])
-        self._values[node] = self._as_statistic(node, found, tuple(node.meta["val"].shape))
-
-    def _turned(self, node: Node, name: str) -> Ref | None:
-        """Return the rows that a node turns round, as in x.t(), or None."""
-        x, *dims = node.args
-        value = self._values.get(x) if isinstance(x, Node) else None
-        if not isinstance(value, Ref) or value.name in self._statistics:
-            return None
-        kind = self._types[value.name]
-        swaps = name in _TURNS or (name in _SWAPS and sorted(int(dim) % 2 for dim in _leaves(dims)) == [0, 1])
-        return value if swaps and kind.rows == "vertex" and len(kind.shape) == 1 else None
-
-    def _has_turned(self, node: Node) -> bool:
-        return isinstance(self._values.get(cast(Node, node.args[0])), _Turned)
-
-    def _products(self, node: Node) -> Ref:
-        """Write the sum over all vertices of x[v] y[v]^T, for x.t() @ y. Its shape is [width of x, width of y]."""
-        turned = self._values[cast(Node, node.args[0])]
-        assert isinstance(turned, _Turned)
-        y = self._argument(node, node.args[1])
-        kinds = [self._types.get(one.name) if isinstance(one, Ref) else None for one in (turned.rows, y)]
-        if any(one is None or (one.rows, len(one.shape), one.dtype) != ("vertex", 1, "float32") for one in kinds):
-            raise refusal(node, f"{short_name(str(node.target))} {PRODUCT_OF_ROWS}")
-        shape = tuple(size for one in kinds if one is not None for size in one.shape)
-        found = self._call(node, TOTAL_PRODUCTS, (turned.rows, y), kind=ValueType("vertex", shape))
-        return self._as_statistic(node, found, shape)
-
-    def _total(self, node: Node, x: Ref, kind: str, others: tuple[int, ...]) -> Ref:
-        """Return a reduction over all vertices and other dimensions, which keep size 1."""
-        of = self._types[x.name]
-        of_type = self._of_type(node, node.args[0])
-        if of_type is not None:
-            found = of_type.total(x, kind, of.shape)
-        else:
-            whole = ValueType("vertex", shape_of_total(kind, of.shape))
-            found = self._call(node, TOTAL, (x, kind), kind=whole, name=f"{node.name}_{kind}")
-        if not others:
-            return found
-        shape = tuple(1 if dim in others else size for dim, size in enumerate(of.shape, 1))
-        op = "aten.sum.dim_IntList" if kind == "sum" else "aten.mean.dim"
-        return self._call(node, op, (found, others, True), kind=ValueType("vertex", shape))
-
-    def _variance(self, node: Node, x: Ref, reduction: Reduction) -> Ref:
-        if reduction.correction not in (0, 1) or (reduction.correction and reduction.others):
-            raise refusal(node, f"{reduction.kind} {STATISTIC_DIVISOR}")
-        kind = self._types[x.name]
-        mean = self._total(node, x, "mean", reduction.others)
-        apart = self._call(node, "aten.sub.Tensor", (x, mean), kind=kind)
-        squares = self._call(node, "aten.mul.Tensor", (apart, apart), kind=kind)
-        return self._total(node, squares, "sample" if reduction.correction else "mean", reduction.others)
-
-    def _as_statistic(self, node: Node, value: Ref, shape: tuple[int, ...]) -> Ref:
-        """Return a statistic, in another shape if need be."""
-        if self._types[value.name].shape != shape:
-            kind = ValueType("vertex", shape)
-            value = self._call(node, "aten.reshape.default", (value, (RowCount(), *shape)), kind=kind)
-        self._statistics.add(value.name)
-        return value
-
-    def _beside_statistics(self, node: Node, form: Form) -> None:
-        """Write a call that reads a statistic, which gets the dimensions that broadcasting would give it."""
-        value = node.meta["val"]
-        kind = self._type(node, value)
-        if kind.rows == "none" and form.op in _SAME_NUMBERS:
-            source = self._argument(node, form.arguments[0])
-            assert isinstance(source, Ref)
-            self._values[node] = self._as_statistic(node, source, kind.shape)
-            return
-        if form.op in _BY_TOTAL and self._is_by_total(form, kind):
-            x, total = (self._argument(node, argument) for argument in form.arguments)
-            self._values[node] = self._call(node, TIMES_TOTAL, (x, total))
-            return
-        if kind.rows == "edge" or not (form.op in POINTWISE or (kind.rows == "vertex" and form.op == _EXPAND)):
-            raise refusal(node, f"{short_name(form.op)} is applied to {STATISTIC_ALONE}")
-        rank = len(kind.shape)
-
-        def beside(argument: Any) -> Argument:
-            found = self._argument(node, argument)
-            return self._aligned(node, found, rank) if isinstance(found, Ref) else found
-
-        arguments = tuple(map(beside, form.arguments))
-        keywords = tuple((key, beside(argument)) for key, argument in form.keywords)
-        found = self._call(node, form.op, arguments, keywords, ValueType("vertex", kind.shape, kind.dtype))
-        if kind.rows == "none":
-            self._statistics.add(found.name)
-        self._values[node] = found
-
-    def _is_by_total(self, form: Form, kind: ValueType) -> bool:
-        """Return True if a call multiplies rows [num_vertices, k] by a statistic [k, n]."""
-        x, total = (self._values.get(argument) if isinstance(argument, Node) else None for argument in form.arguments)
-        if not isinstance(x, Ref) or not isinstance(total, Ref) or x.name in self._statistics or form.keywords:
-            return False
-        return kind.rows == "vertex" and len(self._types[x.name].shape) == 1 and len(self._types[total.name].shape) == 2
-
-    def _aligned(self, node: Node, value: Ref, rank: int) -> Ref:
-        """Return a statistic with `rank` dimensions besides the rows, or any other value as it is."""
-        if value.name not in self._statistics:
-            return value
-        kind = self._types[value.name]
-        shape = kind.shape[1:] if len(kind.shape) > rank else kind.shape  # the first is then 1, where the rows are
-        shape = (*[1] * (rank - len(shape)), *shape)
-        if shape == kind.shape:
-            return value
-        as_rows = ValueType("vertex", shape, kind.dtype)
-        return self._call(node, "aten.reshape.default", (value, (RowCount(), *shape)), kind=as_rows)
-
     def _require(self, node: Node, argument: Any, rows: Rows, edges: Any, text: str) -> None:
         ref = self._argument(node, argument)
         kind = self._types[ref.name] if isinstance(ref, Ref) else None
@@ -592,7 +438,7 @@ class Transcript:
     def _write(self, node: Node, form: Form) -> None:
         """Write the call of a node."""
         if any(
-            isinstance(leaf, Node) and self._is_statistic(leaf) for leaf in _leaves((form.arguments, form.keywords))
+            isinstance(leaf, Node) and self._is_statistic(leaf) for leaf in leaves_of((form.arguments, form.keywords))
         ):
             if form.op.startswith("lotan."):
                 raise refusal(node, f"{short_name(form.op)} is applied to {STATISTIC_ALONE}")
@@ -604,65 +450,15 @@ class Transcript:
         self._values[node] = self._call(node, form.op, arguments, keywords)
         return None
 
-    def _is_statistic(self, node: Node) -> bool:
-        value = self._values.get(node)
-        return isinstance(value, Ref) and value.name in self._statistics
-
-    def _call(
-        self,
-        node: Node,
-        op: str,
-        arguments: tuple[Argument, ...],
-        keywords: tuple[tuple[str, Argument], ...] = (),
-        kind: ValueType | None = None,
-        name: str = "",
-    ) -> Ref:
-        name = name or node.name
-        while name in self._types:
-            name += "_"
-        # Mixed rows are checked before the type, because that gives the better reason.
-        reason = None if op.startswith("lotan.") else why_not_row_wise(op, arguments, keywords, self._types)
-        if reason is not None:
-            raise refusal(node, reason)
-        kind = self._type(node, node.meta["val"]) if kind is None else kind
-        if kind.rows != "none" and not kind.width:
-            raise refusal(node, f"{short_name(op)} makes {describe(kind)}; {AT_LEAST_ONE}")
-        self._types[name] = kind
-        self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node)))
-        return Ref(name)
-
-    def _type(self, node: Node, value: torch.Tensor) -> ValueType:
-        dtype = str(value.dtype).removeprefix("torch.")
-        if not value.dim():
-            return ValueType("none", (), dtype)
-        first, *others = value.shape
-        rows = self._symbols.rows(first)
-        if rows is None or not all(isinstance(size, int) for size in others):
-            raise refusal(node, f"{short_name(str(node.target))} {MOVED_ROWS}")
-        kind, edges = rows
-        return ValueType(kind, (first, *others) if kind == "none" else tuple(others), dtype, edges)
-
-
-def describe(kind: ValueType) -> str:
-    """Return a type in words, such as "float32 of shape [num_vertices, 3]"."""
-    rows = {"vertex": ["num_vertices"], "edge": ["num_edges"], "none": []}[kind.rows]
-    return f"{kind.dtype} of shape [{', '.join([*rows, *map(str, kind.shape)])}]"
-
 
 def _schema(node: Node) -> torch._C.FunctionSchema:
     """Return PyTorch's schema of the operator that a node calls."""
     return cast("torch._ops.OpOverload[..., Any]", node.target)._schema
 
 
-def _leaves(argument: Any) -> list[Any]:
-    if isinstance(argument, tuple | list):
-        return [leaf for item in argument for leaf in _leaves(item)]
-    return [argument]
-
-
 def _row_counts(form: Form, values: dict[Node, Any]) -> bool:
     """Return True if a number of rows is among the arguments."""
-    leaves = _leaves((form.arguments, form.keywords))
+    leaves = leaves_of((form.arguments, form.keywords))
     return any(isinstance(values.get(leaf), RowCount) for leaf in leaves if isinstance(leaf, Node))
 
 

@@ -65,14 +65,17 @@ class TypeTotals:
         number = self.write("aten.select.int", (FEATURES, 1, self.types.type_column), NUMBER)
         return self.write("aten.eq.Scalar", (number, self.number), FLAG)
 
+    def of_others(self, x: Ref, shape: tuple[int, ...], value: float) -> Ref:
+        """Return rows [num_vertices, *shape] in which those of other types have a number in all places."""
+        here = self._reshaped(self._here(), shape, "bool")
+        return self.write("aten.where.ScalarOther", (here, x, value), ValueType("vertex", shape))
+
     def _count(self) -> Ref:
         ones = self.write("aten.to.dtype", (self._here(), "torch.float32"), NUMBER)
         return self.write(TOTAL, (ones, "sum"), NUMBER)
 
     def _sum(self, x: Ref, shape: tuple[int, ...]) -> Ref:
-        kind = ValueType("vertex", shape)
-        own = self.write("aten.where.ScalarOther", (self._reshaped(self._here(), shape, "bool"), x, 0.0), kind)
-        return self.write(TOTAL, (own, "sum"), kind)
+        return self.write(TOTAL, (self.of_others(x, shape, 0.0), "sum"), ValueType("vertex", shape))
 
     def _divided(self, x: Ref, by: Ref, shape: tuple[int, ...]) -> Ref:
         return self.write("aten.div.Tensor", (x, by), ValueType("vertex", shape))

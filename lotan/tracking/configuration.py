@@ -14,6 +14,7 @@ from lotan.settings.losses import loss_words
 from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer
 from lotan.settings.regimes import FullBatch, MiniBatch
+from lotan.settings.tasks import LinkPrediction
 from lotan.tracking.tracker import Start
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ def _plain(value: Any) -> Any:
             return {"name": type(value).__name__, **arguments}
         case FullBatch():
             return "full batch"
+        case LinkPrediction():
+            given = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+            return {"name": "link", **{name: _plain(one) for name, one in given.items()}, "decoder": value.decoder_name}
         case MiniBatch():
             return {
                 "name": "mini-batch",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from lotan.graph import Graph
+from lotan.links.decoders import Decoder, OwnDecoder
 from lotan.memory.limit import MemoryLimit
 from lotan.planning.cost_cache import PastRun, remember_run
 from lotan.planning.job import Job
+from lotan.results.links import TrainedDecoder
 from lotan.results.report import WARM_UP, epoch_seconds, make_report
 from lotan.results.run import Run
 from lotan.results.trained_model import TrainedModel, edges_of
 from lotan.settings.config import TrainerConfig
+from lotan.settings.tasks import LinkPrediction
 from lotan.training.learner import Learner
 
 
@@ -56,8 +60,18 @@ def finished(
     )
     weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
     ids = job.graph.arrays().ids if job.evaluate.learned else None
-    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes, edges_of(job.graph), ids)
+    decoder = None if job.decoder is None or job.linked is None else _trained_decoder(job.decoder, job, config)
+    classes = job.graph.labels.classes
+    trained = TrainedModel(job.evaluate, job.loss, weights, classes, edges_of(job.graph), ids, decoder)
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
+
+
+def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:
+    assert isinstance(config.task, LinkPrediction)
+    assert job.linked is not None
+    own = deepcopy(decoder).requires_grad_(False).eval() if isinstance(decoder, OwnDecoder) else None
+    task = config.task
+    return TrainedDecoder(task.decoder_name, job.loss.outputs, job.linked.links.names, task.shares, task.seed, own)
 
 
 def remember_epochs(job: Job, config: TrainerConfig, epochs: Sequence[Mapping[str, Any]]) -> None:

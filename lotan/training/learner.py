@@ -23,7 +23,6 @@ from lotan.stages.metrics import metrics
 from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.training.early_stopping import EarlyStopping, make_stopping
 from lotan.training.running import update_running
-from planner.spec import SPLITS
 
 Weights = dict[str, torch.Tensor]
 
@@ -182,7 +181,7 @@ class Learner:
         assert evaluation is not None  # the pass has counted all splits
         found = metrics(self.job.loss, evaluation)
         for split, figures in found.items():
-            _check_finite(state.epoch, figures["loss"], f" over {split!r} after the step")
+            _check_finite(state.epoch, figures.get("loss", 0.0), f" over {split!r} after the step")
         entry["metrics"], entry["eval_seconds"] = found, entry["eval_seconds"] + seconds
         state.schedule.after_evaluation(found)
         improved = state.stopping.update(state.epoch, found)
@@ -221,7 +220,7 @@ class Learner:
         """Return the initial state. If there is a checkpoint to resume from, the state and the model's weights come from it."""
         job, config = self.job, self.config
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        validation = job.graph.labels.labelled[SPLITS.index("val")]
+        validation = job.validation
         stopping = make_stopping(config.monitor, config.patience, job.loss.task, validation)
         optimizer = config.optimizer.build(trainable, self._by_row)
         schedule = Schedule(config.lr_scheduler, optimizer, stopping.monitor, stopping.monitor in LOWER_IS_BETTER)

@@ -76,6 +76,9 @@ class Passes:
         assert list(which) == list(self.learners)
         return self._run(self.plan.evaluate, self.learners[0].state.epoch)
 
+    def end(self) -> None:
+        """Do what is left after the last epoch, while the engine is still open."""
+
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""
         return {name: count - self._moved.get(name, 0) for name, count in self._engine.bytes_moved().items()}

@@ -9,14 +9,18 @@ from threading import Lock
 from weakref import WeakKeyDictionary
 
 from lotan.arguments import require_kind
+from lotan.batches.links import LinkBatches
 from lotan.batches.schedule import Batches
 from lotan.borders import first_line
+from lotan.engines.local import LocalEngine
 from lotan.engines.opening import open_engine
 from lotan.graph import Graph
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import LinkPrediction, excludes_targets
 from lotan.training.learner import Learner
+from lotan.training.link_passes import LinkPasses
 from lotan.training.loaded_engine import LoadedEngine
 from lotan.training.passes import Passes
 from planner.batch import by_content
@@ -121,6 +125,14 @@ _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
 """The engines of the graphs that are persisted now. `persisted` adds an entry for its block, and removes it at the end."""
 
 
+def _link_batches(job: Job, config: TrainerConfig, task: LinkPrediction) -> LinkBatches | None:
+    """Return the mini-batches of a link task; None: it trains on the full batch."""
+    if job.batch is None or job.linked is None or not isinstance(config.regime, MiniBatch):
+        return None
+    excluded = excludes_targets(task)
+    return LinkBatches(job.linked, job.batch.plan, config.regime, task, excluded, config.epochs, config.chunk_rows)
+
+
 @contextmanager
 def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner) -> Iterator[Passes]:
     """Open an engine with the graph loaded, for one learner. A persisted graph brings the engine with it.
@@ -131,7 +143,7 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         config: The settings of the run.
         learner: The learner that the passes are for.
     """
-    held = _held.get(graph)
+    held = None if job.linked is not None else _held.get(graph)
     if held is not None and not job.traits.in_process and held.lent.acquire(blocking=False):
         try:
             with held.lend(job, config, learner) as passes:
@@ -142,6 +154,13 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
     with ExitStack() as opened:
         engine = opened.enter_context(closing(open_engine(job.needs(config), job.graph, config)))
         engine.load(job.graph, job.plan)
+        if isinstance(config.task, LinkPrediction):
+            assert isinstance(engine, LocalEngine)  # the settings refuse others
+            of_links = _link_batches(job, config, config.task)
+            if of_links is not None:
+                opened.enter_context(closing(of_links))
+            yield LinkPasses(engine, learner, config.task, of_links)
+            return
         batches = None
         if job.batch is not None and isinstance(config.regime, MiniBatch):
             batches = Batches(job.graph, job.batch.plan, config.regime, config.epochs, config.chunk_rows)

@@ -71,6 +71,6 @@ def describe(entry: Mapping[str, Any]) -> str:
     parts = [f"loss {entry['loss']:.4f}"]
     for split in ("val", "test"):
         for name, value in entry.get("metrics", {}).get(split, {}).items():
-            if name != "loss":
+            if name != "loss" and not name.startswith("raw_"):
                 parts.append(f"{split} {name} {value:.4f}")
     return "  ".join(parts)

@@ -23,11 +23,14 @@ from lotan.errors import ConfigurationError
 from lotan.exploring.alternatives import alternative_data, alternative_lines, alternatives
 from lotan.exploring.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze
 from lotan.graph import Graph
+from lotan.links.decoders import Decoder
 from lotan.memory.watch import MemoryWatch
 from lotan.nn.unwrapping import unwrapped
 from lotan.planning.job import Job, prepare
+from lotan.planning.links import prepare_links
 from lotan.results.run import Run
 from lotan.settings.config import given_config
+from lotan.settings.tasks import LinkPrediction
 from lotan.tracking import Tracker, open_tracker, start_of
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
@@ -86,6 +89,7 @@ class Trainer:
         self.config = given_config(options)  # as given
         self._settled = self.config.settled()  # the settings that take effect
         self._job: Job | None = None
+        self._decoder: Decoder | None = None  # of a link task, which a second `fit` trains further
         self._opened = ExitStack()  # closes what `job` has opened
         weakref.finalize(self, self._opened.close)
 
@@ -113,7 +117,11 @@ class Trainer:
         `fit` closes what its job has opened. The next use makes another job, which knows the measurements made since.
         """
         if self._job is None:
-            self._job = prepare(self.model, self.graph, self._settled, self._opened)
+            if isinstance(self._settled.task, LinkPrediction):
+                self._job = prepare_links(self.model, self.graph, self._settled, self._decoder)
+                self._decoder = self._job.decoder
+            else:
+                self._job = prepare(self.model, self.graph, self._settled, self._opened)
         return self._job
 
     def explain(
@@ -150,6 +158,11 @@ class Trainer:
             raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
         if runs and not (isinstance(analyze, int) and analyze >= 1):
             raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
+        if (runs or alternatives) and self.job.linked is not None:
+            raise ConfigurationError(
+                f"{'analyze' if runs else 'alternatives'} measures or compares passes of models that predict labels, and the "
+                "task is LinkPrediction: leave it out"
+            )
         if (runs or alternatives) and self.job.batch is not None:
             asked = "analyze" if runs else "alternatives"
             raise ConfigurationError(
@@ -223,7 +236,7 @@ class Trainer:
             job = self.job
             if self._settled.checkpoint_dir is not None:
                 stack.enter_context(claimed(Path(self._settled.checkpoint_dir)))
-            learner = Learner(self.model, job, self._settled)
+            learner = Learner(job.learned(self.model), job, self._settled)
             passes = stack.enter_context(open_passes(job, self.graph, self._settled, learner))
             setup_seconds = time.perf_counter() - started
             load = LoadWatch()
@@ -259,5 +272,6 @@ class Trainer:
                 improved = evaluate(passes, [learner])
                 learner.keep(improved[learner])
                 tracker.epoch(state.history[-1])
+            passes.end()
             if learner.exhausted:
                 progress.say(f"stopped early: {stopping.monitor} was best in epoch {stopping.best_epoch}")

@@ -54,6 +54,6 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
 def _words_of_regime(regime: Regime | str) -> list[str]:
     if not isinstance(regime, MiniBatch):
         return []
-    fanouts = ",".join(map(str, regime.fanouts))
+    fanouts = ",".join(map(str, regime.fanouts)) or "none"
     words = {"--batch-size": regime.batch_size, "--fanouts": fanouts, "--sampling-seed": regime.seed}
     return [word for name, value in words.items() for word in (name, str(value))]

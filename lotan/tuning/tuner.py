@@ -21,6 +21,7 @@ from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import one_output
 from lotan.settings.metric_names import LOWER_IS_BETTER
+from lotan.settings.tasks import label_task
 from lotan.training.early_stopping import make_stopping
 from lotan.tuning.config import TuneConfig, make_configs
 from lotan.tuning.grid_file import read_grid
@@ -66,12 +67,13 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         require_optuna()
     if config.search == "halving" and common.eval_every == 0:
         raise ConfigurationError("search 'halving' compares models as they train; set eval_every to 1 or more")
+    task = label_task(common.task)
     check_engine(common, graph)
     with placed(graph, common, _needs(space, trials, graph, common)) as found:
-        found = found.for_task(common.task)
+        found = found.for_task(task)
         monitor = _monitor(found, common)
         labels = found.labels
-        outputs = 1 if one_output(common.loss, common.task or labels.task, labels.outputs) else labels.outputs
+        outputs = 1 if one_output(common.loss, task or labels.task, labels.outputs) else labels.outputs
         widths = found.statistics.width, outputs
         for settings in dict.fromkeys([*trials, *space.samples()]):
             settings.model(*widths)  # a setting that a model refuses raises an error before any model is trained
@@ -129,7 +131,7 @@ def _monitor(graph: Graph, common: TrainerConfig) -> str:
         raise GraphError(
             "vertices.split: no labelled vertex is in 'val', and models are compared by those; set split to 'val' for some"
         )
-    return make_stopping(common.monitor, None, common.task or graph.labels.task, labelled).monitor
+    return make_stopping(common.monitor, None, label_task(common.task) or graph.labels.task, labelled).monitor
 
 
 def _paths(space: Space, trials: Sequence[Settings]) -> list[str]:

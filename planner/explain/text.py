@@ -335,7 +335,7 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         data["passes"], data["own_seconds"] = titles(plan), {}
         for name, steps in passes(plan).items():
             sizes = sizes_of_pass(plan, steps, statistics)
-            turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
+            turn = [step.turns for step in steps]
             cost, alive = planned.cost(steps), alive_bytes(plan, steps, statistics)
             data["own_seconds"][name] = {"estimated": _rounded(cost.own)}
             data[name] = [_step_data(planned, step, cost.steps[at], sizes)

@@ -51,7 +51,7 @@ def _live(step: Step, by_name: Mapping[str, Stage], read: set[str]) -> Step | No
 
 def _turn(steps: Sequence[Step]) -> int:
     """Return the index of the turn, where backward begins. No step before it makes a gradient."""
-    return next(index for index, step in enumerate(steps) if isinstance(step, PipeStep) and step.mode == "turn")
+    return next(index for index, step in enumerate(steps) if step.turns)
 
 
 def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:

@@ -15,6 +15,7 @@ from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
+OF_PAIRS = "an epoch scores pairs of training, and evaluation ranks all vertices"
 OF_BATCHES = "an epoch trains on sampled batches, and its evaluation runs on the whole graph"
 
 
@@ -53,6 +54,8 @@ def _draws(root: Node) -> bool:
 def _apply(draft: Draft) -> Draft:
     if draft.options.sampling is not None:
         return draft.stopped(RULE.name, OF_BATCHES)
+    if draft.model.loss.of_pairs:
+        return draft.stopped(RULE.name, OF_PAIRS)
     if draft.apart or not reuse_evaluation(draft.train, draft.evaluate):
         return draft
     return replace(draft, evaluates_as_well=True)
@@ -60,7 +63,8 @@ def _apply(draft: Draft) -> Draft:
 
 def _beside(draft: Draft) -> Draft:
     """Add a pass that evaluates beside training, if the graphs differ and the pass is estimated to save time."""
-    if draft.evaluates_as_well or _draws(draft.evaluate) or draft.options.sampling is not None:
+    apart = draft.options.sampling is not None or draft.model.loss.of_pairs
+    if draft.evaluates_as_well or _draws(draft.evaluate) or apart:
         return draft
     found = evaluate_beside(draft)
     return replace(draft, plan=found) if isinstance(found, Plan) else draft.stopped(RULE.name, found)

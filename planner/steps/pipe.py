@@ -67,6 +67,11 @@ class PipeStep(Step):
         return self.mode in ("forward", "predict")
 
     @property
+    def turns(self) -> bool:
+        """True in the mode that computes the loss."""
+        return self.mode == "turn"
+
+    @property
     def label(self) -> str:
         """The stage and its mode, and the results of the run."""
         within = [] if self.within is None else [f"within={self.within}"]

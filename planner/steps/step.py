@@ -61,6 +61,11 @@ class Step(ABC):
         return ()
 
     @property
+    def turns(self) -> bool:
+        """True if backward begins with it: it takes the model's output to the loss and its gradient."""
+        return False
+
+    @property
     @abstractmethod
     def label(self) -> str:
         """The text of the step, for explain."""

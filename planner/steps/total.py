@@ -20,7 +20,7 @@ ADDING = ("sum", "mean", "sample")
 """The kinds of totals that are sums, times a number."""
 MOMENTS = 2
 """The numbers that "moments" yields for each number of a row: the mean and the variance."""
-OPERATIONS = {"sum": 1, "mean": 1, "sample": 1, "moments": 3}
+OPERATIONS = {"sum": 1, "mean": 1, "sample": 1, "moments": 3, "max": 1}
 """The operations on each number of the input, by the kind of the total."""
 
 
@@ -58,15 +58,28 @@ class Total(GraphOperator):
 class ChunkSum(Node):
     """The sum over the rows of a chunk of x, or of the products x y^T. It belongs to the stage that makes x.
 
-    It has one row for each chunk. Only a total of the kinds in `ADDING` reads it.
+    It has one row for each chunk. Only a total of the kinds in `ADDING` reads it, or one of the kind "max".
+
+    Attributes:
+        x: the rows.
+        y: the rows that they are multiplied by, or None.
+        layer: the name of the layer that it belongs to.
+        group: a number below `groups` for each row, by which rows are summed apart; None: all rows together.
+        groups: the number of groups, or 0.
+        greatest: if True, it has the greatest numbers in place of sums.
     """
 
     x: Node
     y: Node | None = None
     layer: str = ""
+    group: Node | None = None
+    groups: int = 0
+    greatest: bool = False
 
     def _yields(self) -> ValueType:
         of = self.x.output
+        if self.group is not None:
+            return ValueType("vertex", (self.groups, *of.shape), of.dtype)
         return ValueType("vertex", of.shape if self.y is None else (*of.shape, *self.y.output.shape), of.dtype)
 
 
@@ -112,7 +125,7 @@ class TotalStep(InputStep):
     def differentiate(self, backward: Backward) -> None:
         """Add the gradient of the input, which takes in the parts of that gradient that are there already."""
         parts = () if is_constant(self.input) else tuple(backward.gradients.get(self.output.name, ()))
-        if not parts:
+        if not parts or self.kind == "max":
             return
         if self.of_chunks:  # a sum of chunks is its own adjoint: the gradient of each chunk is the sum of all gradients
             for part in parts:

@@ -214,10 +214,10 @@ def test_one_vertex_has_no_variance():
     trained(model_of("GraphNorm"), drawn)  # whose variance of one row is 0
 
 
-def test_a_norm_of_several_graphs_is_refused():
+def test_a_norm_of_groups_that_the_graph_lacks_is_refused():
     class Batched(Normalised):
         def forward(self, x, graph):
             return self.last(self.norm(self.first(x, graph), torch.zeros(1)))
 
-    with pytest.raises(ModelError, match=r"layer 'norm'.*batch.*one graph"):
+    with pytest.raises(ModelError, match=r"layer 'norm'.*batch.*for one graph leave it out"):
         trained(Batched(NORMS["GraphNorm"]), sample(0))

@@ -164,6 +164,25 @@ def test_no_tables_by_type() -> None:
 
 
 @pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (
+            torch.tensor([[0.0], [1.0]]),
+            r"edge_index: is float32 of shape \[2, 1\]; expected integers of shape \[2, num_edges\]",
+        ),
+        (torch.zeros(3, 4, dtype=torch.long), r"edge_index: is int64 of shape \[3, 4\]"),
+        (torch.zeros(4, dtype=torch.long), r"edge_index: is int64 of shape \[4\]"),
+        (torch.tensor([[0], [99]]), "edge_index: names vertex 99 of type 'paper'; expected 0 to 19"),
+    ],
+)
+def test_edges_of_another_type_or_shape_are_refused(index: torch.Tensor, words: str) -> None:
+    data = messy_data()
+    data["author", "writes", "paper"].edge_index = index
+    with pytest.raises(GraphError, match=words):
+        lotan.HeteroGraph.from_pyg(data)
+
+
+@pytest.mark.parametrize(
     ("relation", "said"),
     [
         (("a/b", "writes", "paper"), "a/b"),
@@ -183,9 +202,6 @@ def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("attribute", "value", "said"),
     [
-        ("edge_index", torch.zeros(3, 4, dtype=torch.long), "shape"),
-        ("edge_index", torch.zeros(4, 2, dtype=torch.long), "shape"),
-        ("edge_index", torch.zeros(2, 4), "integers"),
         ("edge_weight", torch.ones(2, 2), "one number each"),
     ],
 )

@@ -15,7 +15,12 @@ LOCAL = replace(
     ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "reversed_edges", "sparse_rows")
 )
 ROWS = replace(
-    _ON_SPARK, abilities=("edge_data", "reversed_edges"), spills=True, python_tasks=True, rates=DEFAULT_RATES["rows"]
+    _ON_SPARK,
+    widest_total=4096,
+    abilities=("edge_data", "reversed_edges"),
+    spills=True,
+    python_tasks=True,
+    rates=DEFAULT_RATES["rows"],
 )
 BLOCKS = replace(
     _ON_SPARK,

@@ -42,6 +42,8 @@ def test_predictions_of_a_saved_model_equal_the_model_itself(tmp_path) -> None:
         expected = model.eval()(data.x, data.edge_index, data.edge_attr, data.edge_type).argmax(1)
     found = lotan.load(tmp_path / "model").predict(graph, engine="local")
     assert found["prediction"].tolist() == expected.tolist()
+    with pytest.raises(GraphError, match=r"edge_type: .*not among the 3 of layer 'second', 0 to 2"):
+        lotan.load(tmp_path / "model").predict(messy_graph(types=4), engine="local")
 
 
 def test_a_type_beyond_the_relations_of_a_layer_is_refused() -> None:

@@ -40,7 +40,9 @@ SINGLE_LOOPS = ("PDNConv",)
 """The layers that compute values of self-loops. PyG gives all self-loops of a vertex the gradient of the one it keeps."""
 
 
-def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160, doubled_loops: bool = True) -> lotan.Graph:
+def messy_graph(
+    seed: int = 0, vertices: int = 40, edges: int = 160, doubled_loops: bool = True, types: int = TYPES
+) -> lotan.Graph:
     """Weights, attributes, types, self-loops, doubled self-loops, parallel edges, a hub, and vertices without edges."""
     random = np.random.default_rng(seed)
     src, dst = random.integers(0, vertices - 3, (2, edges))
@@ -58,7 +60,7 @@ def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160, doubled_loo
         split=random.choice([0, 0, -1], vertices).astype(np.int8),
         weight=random.uniform(0.5, 1.5, edges).astype(np.float32),
         edge_attr=random.standard_normal((edges, EDGES.width)).astype(np.float32),
-        edge_type=random.integers(0, TYPES, edges),
+        edge_type=random.integers(0, types, edges),
     )
 
 

@@ -105,5 +105,5 @@ def test_a_norm_of_several_graphs_is_refused() -> None:
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return self.norm(x, (x[:, 0] > 0).long())
 
-    with pytest.raises(ModelError, match=r"got `batch`.*leave it out"):
+    with pytest.raises(ModelError, match=r"got a `batch`.*leave it out"):
         trace(Several(), 6, training=True)

@@ -140,6 +140,19 @@ def test_what_does_not_fit_several_types_is_refused() -> None:
     refused(made("HAN"), r"asks for 'x_dict'.* train it on a lotan.HeteroGraph", lotan.Graph.read("digits"))
 
 
+def test_the_variance_of_a_type_of_one_vertex_is_refused() -> None:
+    """As in torch, though the graph has many vertices of other types. The layer and the type are named."""
+    data = messy_data()
+    data["author"].x = data["author"].x[:1]
+    for relation in (("author", "writes", "paper"), ("paper", "by", "author")):
+        data[relation].edge_index[0 if relation[0] == "author" else 1] = 0
+    refused(
+        made("to_hetero with BatchNorm"),
+        "normalises by the variance of the vertices of type 'author', of which the graph has 1; training needs at least 2",
+        lotan.HeteroGraph.from_pyg(data),
+    )
+
+
 def test_means_and_maxima_collect_nothing() -> None:
     text = lotan.Trainer(made("RGCN"), lotan.HeteroGraph.from_pyg(messy_data()), engine="local").explain(
         stage="physical"

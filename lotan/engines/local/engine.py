@@ -9,7 +9,7 @@ them, and never exist as a whole column. A stage that reads edges itself runs on
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
@@ -40,6 +40,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 from planner.steps.total import TotalGradientStep, TotalStep
 
@@ -82,6 +83,7 @@ class LocalEngine(Engine):
         self._kept, self._spare = KeptColumns(), spare  # the kept columns are the graph's
         self._pass: LocalPass | None = None
         self._one_by_one = on_disk  # a lazy sum would have a column in hand for as long as its reader runs
+        self.scoring: Callable[[Tensor], Tensor] | None = None  # from the output rows to their gradient, for link tasks
 
     @property
     def _loaded(self) -> LoadedGraph:
@@ -136,6 +138,16 @@ class LocalEngine(Engine):
     def static(self, name: str) -> Tensor:
         """Return a static column. [vertices, *shape]."""
         return self._loaded.static[name]
+
+    def rows_of(self, handle: Handle) -> Tensor:
+        """Return the rows of a column in the graph's own order. [vertices, *shape]."""
+        rows, order = self._whole(handle), self._loaded.order
+        return rows if order is None else rows[torch.from_numpy(order.places)]
+
+    def placed(self, rows: Tensor) -> Tensor:
+        """Return rows in the graph's own order in the order of this engine's columns: the inverse of `rows_of`."""
+        order = self._loaded.order
+        return rows if order is None else rows[torch.from_numpy(order.rows)]
 
     def read(self, handle: Tensor) -> pd.DataFrame:
         """Return a column with the vertices' ids."""
@@ -222,6 +234,12 @@ class LocalEngine(Engine):
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
         return self._settled(runs.run(step, whole, loaded.rows(step.output)))
 
+    def score(self, step: ScoreStep, rows: Handle) -> Tensor:
+        """Return the gradient that `scoring` finds for the output rows. [rows, width] -> [rows, width]."""
+        if self.scoring is None:
+            raise EngineError("the local engine was given no pairs to score: set `scoring` before the pass")
+        return self.scoring(self._whole(rows))
+
     def learned_rows(self, step: LearnedRowsStep) -> Tensor:
         """Return the rows of a parameter in the order of the graph in memory. [vertices, *shape]."""
         loaded, rows = self._loaded, self._running.parameters[step.parameter]
@@ -252,11 +270,12 @@ class LocalEngine(Engine):
         chunks = self._loaded.chunks
         scale = None if step.scale is None else columns[step.scale].reshape(-1, 1)
         column = self._whole(columns[step.input])
-        row = (
-            reduced(sum_of_rows([column]), step.kind, chunks.rows)
-            if step.of_chunks
-            else total(column, step.kind, chunks, self._crew, scale)
-        )
+        if step.kind == "max":
+            row = column.amax(0)  # of parts, one for each chunk
+        elif step.of_chunks:
+            row = reduced(sum_of_rows([column]), step.kind, chunks.rows)
+        else:
+            row = total(column, step.kind, chunks, self._crew, scale)
         return self._settled(row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape))
 
     def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Handle]) -> Tensor:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,25 @@ class Part:
         return np.stack([self.mean, self.squares / self.count], axis=-1).ravel()
 
 
+@dataclass(frozen=True)
+class GreatestPart:
+    """The greatest numbers of some rows, in the form of a `Part`."""
+
+    count: int
+    mean: npt.NDArray[np.float64]  # [width]: the greatest of each number
+    squares: npt.NDArray[np.float64]  # not used
+
+    @classmethod
+    def of(cls, rows: npt.NDArray[np.float32]) -> GreatestPart:
+        """Return the part that one or more rows [rows, width] are."""
+        found = rows.max(axis=0).astype(np.float64)
+        return cls(len(rows), found, np.zeros(0))
+
+    def __add__(self, other: GreatestPart) -> GreatestPart:
+        """Return both together."""
+        return GreatestPart(self.count + other.count, np.maximum(self.mean, other.mean), self.squares)
+
+
 def total(
     vertices: DataFrame, column: DataFrame, kind: TotalKind, width: int, count: int, placement: Placement
 ) -> DataFrame:
@@ -74,7 +94,7 @@ def total(
 
     Args:
         vertices: part, id, placed by part.
-        column: part, id, VALUE, placed by part. Vertices without a row count as rows of zeros.
+        column: part, id, VALUE, placed by part. Vertices without a row count as rows of zeros, but for "max" as nothing.
         kind: The kind of reduction.
         width: The width of a row of the column.
         count: The number of vertices.
@@ -83,7 +103,7 @@ def total(
     Returns:
         part, id, VALUE, placed by part, for every vertex.
     """
-    parts = column.sortWithinPartitions(PART, ID).select(PART, VALUE).mapInArrow(_parting(width), PARTS)
+    parts = column.sortWithinPartitions(PART, ID).select(PART, VALUE).mapInArrow(_parting(width, kind), PARTS)
     everywhere = F.explode(F.sequence(F.lit(0), F.lit(placement.partitions - 1))).alias("to")
     sent = parts.select(everywhere, *[F.col(name) for name in (PART, "vertices", "mean", "squares")])
     received = placement.place(sent, "to").sortWithinPartitions("to", PART)
@@ -91,18 +111,19 @@ def total(
     return vertices.select(PART, ID).join(placement.place(merged).hint("shuffle_hash"), [PART])
 
 
-def _parting(width: int) -> Run:
+def _parting(width: int, kind: TotalKind) -> Run:
     """Return a function that turns rows that are sorted by partition into one part for each partition."""
+    form: Any = GreatestPart if kind == "max" else Part
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        found: dict[int, Part] = {}
+        found: dict[int, Any] = {}
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             ends = [*run_starts(batch, [PART]).tolist(), batch.num_rows]
             for start, end in pairwise(ends):
                 piece = batch.slice(start, end - start)
-                number, own = piece.column(PART)[0].as_py(), Part.of(from_lists(piece.column(VALUE), width))
+                number, own = piece.column(PART)[0].as_py(), form.of(from_lists(piece.column(VALUE), width))
                 found[number] = found[number] + own if number in found else own
         for number, part in found.items():
             lists = [pa.array([part.mean]), pa.array([part.squares])]
@@ -117,14 +138,19 @@ def _merging(kind: TotalKind, width: int, count: int) -> Run:
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for received in runs(batches, ("to",)):
-            parts = [Part(*of_one) for of_one in _fields(received)]
-            there = reduce(Part.__add__, parts)
-            whole = there + Part(count - there.count, np.zeros(width), np.zeros(width))
-            row = to_lists(whole.row(kind).astype(np.float32)[None])
+            row = to_lists(_merged(received, kind, width, count).astype(np.float32)[None])
             arrays = [received.column("to").slice(0, 1).cast(pa.int32()), row]
             yield pa.RecordBatch.from_arrays(arrays, names=[PART, VALUE])
 
     return run
+
+
+def _merged(received: pa.RecordBatch, kind: TotalKind, width: int, count: int) -> npt.NDArray[np.float64]:
+    """Return the row that every vertex gets, from the parts of all partitions."""
+    if kind == "max":
+        return reduce(GreatestPart.__add__, [GreatestPart(*of_one) for of_one in _fields(received)]).mean
+    there = reduce(Part.__add__, [Part(*of_one) for of_one in _fields(received)])
+    return (there + Part(count - there.count, np.zeros(width), np.zeros(width))).row(kind)
 
 
 def _fields(received: pa.RecordBatch) -> Iterator[tuple[int, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:

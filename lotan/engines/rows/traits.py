@@ -10,6 +10,7 @@ TRAITS = EngineTraits(
     chunking="partitions",
     memory="workers",
     spills=True,  # Spark's joins and groups
+    widest_total=4096,  # each vertex has a copy of the row
     python_tasks=True,  # which pipe rows to the workers
     rates=DEFAULT_RATES["rows"],
 )

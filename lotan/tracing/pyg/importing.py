@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
+from lotan.tracing.fakes import GROUP
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
@@ -30,10 +31,11 @@ class Importer:
         wanted: the arguments that forward takes.
         weighted: if True, the edges have weights.
         flat: if True, attributes of edges were given as one number an edge, [num_edges] (default: False).
+        groups: the number of groups of vertices, or None if the graph has none (default: None).
     """
 
-    def __init__(self, wanted: Wanted, weighted: bool, flat: bool = False) -> None:
-        self._wanted, self._flat = wanted, flat
+    def __init__(self, wanted: Wanted, weighted: bool, flat: bool = False, groups: int | None = None) -> None:
+        self._wanted, self._flat, self._groups = wanted, flat, groups
         self.weighted = weighted
         # the fewest types of edges that a layer of the trace distinguishes, and the layer's name
         self.types: tuple[int, str] | None = None
@@ -42,6 +44,9 @@ class Importer:
         """Return the arguments for a run on plain tensors, with nothing replaced."""
         edges = graph.edges("graph")
         given = {"edge_weight": edges.weight, **edges.columns}
+        if self._groups is not None:
+            given |= {GROUP: features[:, -1].long()}
+            features = features[:, :-1]
         return self._arguments(features, graph, edges.index, lambda name: self._shaped(name, given[name]))
 
     def example_weights(self, edges: int) -> Tensor | None:
@@ -74,7 +79,7 @@ class Importer:
             graph: the graph.
             refuse: a function that returns the error for a reason, with the line that is running.
         """
-        tensors = EdgeTensors(graph, self.weighted, refuse)
+        tensors = EdgeTensors(graph, self.weighted, refuse, self._groups)
         with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
             yield self._given(tensors, features, graph)
 
@@ -82,6 +87,8 @@ class Importer:
         """Return the arguments of a trace."""
 
         def column(name: str) -> Tensor:
+            if name == GROUP:
+                return tensors.group()
             column = tensors.weight("graph") if name == "edge_weight" else tensors.column(name, "graph")
             return self._shaped(name, column)
 
@@ -99,7 +106,7 @@ class Importer:
         given |= dict.fromkeys(self._wanted.index, index)
         if self._wanted.numbers:
             given[NUMBERS] = torch.arange(features.shape[0])
-        return given | {name: column(name) for name in self._wanted.of_edges}
+        return given | {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups)}
 
     @contextmanager
     def _types_noted(self, model: torch.nn.Module, tensors: EdgeTensors) -> Iterator[None]:

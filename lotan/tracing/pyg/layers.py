@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotan.tracing.pyg import loops
+from lotan.tracing.pyg.attention import ATTENTION
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
@@ -167,6 +168,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.dna_conv", "Linear", "", grouped_linear),
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
+    *(Leaf(module, name, "", function) for name, (module, function) in ATTENTION.items()),
 )
 """The layers whose forward a trace replaces, by the names of their classes."""
 
@@ -180,7 +182,10 @@ REFUSED = {
         "PointNetConv on a graph made beforehand",
     ),
     "XConv": ("a graph of the nearest rows, which changes in training", "PointNetConv on a graph made beforehand"),
-    "GPSConv": ("attention between all pairs of vertices", "TransformerConv, whose attention follows the edges"),
+    "GPSConv": (
+        "a softmax between all pairs of vertices, if it is not made with attn_type='performer'",
+        "GPSConv(attn_type='performer') or TransformerConv",
+    ),
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
     "MeshCNNConv": ("the order of the edges that end at a vertex", "EdgeConv"),
@@ -206,6 +211,8 @@ def why_refused(module: torch.nn.Module) -> str | None:
     """Return the reason why a layer cannot be traced, or None if it may be."""
     kind = next((kind for kind in type(module).__mro__ if _is_pyg(kind) and kind.__name__ in REFUSED), None)
     if kind is None:
+        return None
+    if kind.__name__ == "GPSConv" and getattr(module, "attn_type", None) == "performer":
         return None
     missing, nearest = REFUSED[kind.__name__]
     return f"{kind.__name__} is not supported, because it needs {missing}; the nearest that works is {nearest}"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lotan.tracing.pyg import loops
+from lotan.tracing.pyg.attention import to_dense_batch
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
 from lotan.tracing.pyg.typed_layers import han_group
 
@@ -38,6 +39,7 @@ class Leaf:
     name: str
     argument: str
     replacement: Callable[..., Any]
+    of_groups: Callable[..., Any] | None = None  # the replacement where the argument has the groups of vertices
 
     def call(self, tensors: EdgeTensors, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the replacement, or the original for tensors that are not edges of the trace."""
@@ -46,6 +48,8 @@ class Leaf:
         bound = inspect.signature(original).bind(*args, **kwargs)
         bound.apply_defaults()
         asked = bound.arguments[self.argument]
+        if self.of_groups is not None and tensors.groups.get(asked) is not None:
+            return self.of_groups(tensors, **bound.arguments)
         meaning = tensors.indices.get(asked) or tensors.ends.get(asked)
         return original(*args, **kwargs) if meaning is None else self.replacement(tensors, meaning, **bound.arguments)
 
@@ -109,6 +113,34 @@ def scatter(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, reduce: s
     return tensors.aggregate(src, end, _REDUCTIONS[reduce])
 
 
+def scatter_groups(
+    tensors: EdgeTensors,
+    src: Tensor,
+    index: Tensor,
+    dim: int = 0,
+    dim_size: int | None = None,
+    reduce: str = "sum",
+    **_: Any,
+) -> Tensor:
+    """Reduce the rows of each group of vertices."""
+    if dim % src.dim():
+        raise tensors.refuse(ROWS_FIRST)
+    if reduce not in _REDUCTIONS:
+        raise tensors.refuse(f"reduces groups by {reduce!r}; use {', '.join(sorted(set(_REDUCTIONS.values())))}")
+    assert tensors.number_of_groups is not None  # else there are no groups
+    return tensors.group_total(src, index, dim_size or tensors.number_of_groups, _REDUCTIONS[reduce])
+
+
+def degree_groups(
+    tensors: EdgeTensors, index: Tensor, num_nodes: int | None = None, dtype: torch.dtype | None = None, **_: Any
+) -> Tensor:
+    """Return the number of vertices of each group."""
+    assert tensors.number_of_groups is not None  # else there are no groups
+    ones = torch.ones_like(index, dtype=torch.float32)
+    count = tensors.group_total(ones, index, num_nodes or tensors.number_of_groups, "sum")
+    return count if dtype in (None, torch.float32) else count.to(dtype)
+
+
 def degree(tensors: EdgeTensors, end: End, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     """Return the number of edges that have each vertex at one end."""
     return tensors.count(end).to(dtype or torch.get_default_dtype())
@@ -151,10 +183,11 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(_LOOP, "add_remaining_self_loops", "edge_index", add_remaining_self_loops),
     Leaf("torch_geometric.nn.conv.gcn_conv", "gcn_norm", "edge_index", gcn_norm),
     Leaf("torch_geometric.utils._softmax", "softmax", "index", softmax),
-    Leaf("torch_geometric.utils._scatter", "scatter", "index", scatter),
-    Leaf("torch_geometric.utils._degree", "degree", "index", degree),
+    Leaf("torch_geometric.utils._scatter", "scatter", "index", scatter, scatter_groups),
+    Leaf("torch_geometric.utils._degree", "degree", "index", degree, degree_groups),
     Leaf("torch_geometric.utils.num_nodes", "maybe_num_nodes", "edge_index", maybe_num_nodes),
     Leaf("torch_geometric.utils._one_hot", "one_hot", "", one_hot),
+    Leaf("torch_geometric.utils._to_dense_batch", "to_dense_batch", "", to_dense_batch),
     Leaf("torch_geometric.nn.conv.hetero_conv", "group", "", group),
     Leaf("torch_geometric.nn.conv.han_conv", "group", "", han_group),
 )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from lotan.tracing.pyg.attention import ONE_GROUP
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside
 from lotan.tracing.pyg.recipes import writes_to_input
 
@@ -105,6 +106,13 @@ class EdgeMode(TorchFunctionMode):
             return self._of_index(func, name, first, args, kwargs)
         if (end := self._tensors.ends.get(first)) is not None:
             return self._of_end(func, name, end, args, kwargs)
+        if isinstance(first, Tensor) and self._is_group(first):
+            return self._of_group(func, name, first, args, kwargs)
+        if name == "__len__" and self._tensors.chooses_all(first):
+            return 1  # of an order that only `arange` and other orders are made from, which choose all vertices too
+        if name == "__setitem__" and self._tensors.chooses_all(args[1]):
+            self._tensors.mark_all(args[0])  # the inverse of the order
+            return None
         if name == "__setitem__":
             return self._set_item(*args)
         if name == "one_hot":
@@ -147,6 +155,31 @@ class EdgeMode(TorchFunctionMode):
             return func(same_size_and_dtype, *args[1:], **kwargs)
         raise self._tensors.refuse(f"{name} of one end of edge_index: {self._advice(name)}")
 
+    def _is_group(self, value: object) -> bool:
+        return self._tensors.groups.get(value) is not None
+
+    def _of_group(self, func: Any, name: str, group: Tensor, args: Any, kwargs: Any) -> Any:
+        """Replace a function of the numbers of groups: their greatest, which is known, and views."""
+        groups = self._tensors.number_of_groups
+        assert groups is not None  # else there is no such tensor
+        if name == "embedding":
+            return self._tensors.group_rows(args[1], group)
+        if name == "one_hot":
+            return NotImplemented
+        if name in ("max", "amax") and len(args) == 1 and not kwargs:
+            return KnownNumber(groups - 1)
+        if name == "__getitem__" and args[1] == -1:
+            return KnownNumber(groups - 1)  # of the last vertex, in a column that is sorted
+        if name in _SAME_END:
+            return self._tensors.mark_group(func(*args, **kwargs))
+        if name == "sort" and groups == 1:  # all numbers are 0, so that the order stays
+            return group, self._tensors.mark_all(torch.zeros_like(group))
+        if name in ("sort", "argsort"):
+            raise self._tensors.refuse(ONE_GROUP)
+        if name in ("unique", "bincount", "unique_consecutive"):
+            raise self._tensors.refuse(f"{name} of batch: use the functions of torch_geometric that take batch")
+        return NotImplemented
+
     def _advice(self, name: str) -> str:
         if name in ("matmul", "mm", "__matmul__", "__rmatmul__", "spmm"):
             return MATRIX
@@ -177,6 +210,12 @@ class EdgeMode(TorchFunctionMode):
         if name == "__getitem__":
             return self._row(x, args[1]) if is_index else self._item(x, args[1])
         dim, index = (*args[1:], *kwargs.values())[:2]
+        if self._is_group(index):
+            if name == "gather":
+                raise self._tensors.refuse("gather by batch takes an index as wide as the rows; write x[batch] instead")
+            if dim % x.dim():
+                raise self._tensors.refuse(ROWS_FIRST)
+            return self._tensors.group_rows(x, index)
         if name == "select" and is_index and not dim:
             return self._tensors.end(x, index)
         end = self._tensors.ends.get(index)
@@ -214,6 +253,11 @@ class EdgeMode(TorchFunctionMode):
         """Replace `x[end]`, `x[end, 0]`, and `x[:x.size(0)]`."""
         place, *others = item if isinstance(item, tuple) else (item,)
         end = self._tensors.ends.get(place)
+        if self._tensors.chooses_all(place) and not others:
+            return x
+        if self._is_group(place):
+            rows = self._tensors.group_rows(x, place)
+            return rows[(slice(None), *others)] if others else rows
         if end is not None:
             if self._tensors.ends.get(x) is not None:
                 raise self._tensors.refuse(AGAIN)
@@ -259,7 +303,7 @@ class EdgeMode(TorchFunctionMode):
         start, *values = args
         given = dict(zip(_SCATTERS[name.removesuffix("_")], values, strict=False)) | kwargs
         end = self._tensors.ends.get(given.get("index"))
-        if end is None:
+        if end is None and not self._is_group(given.get("index")):
             return NotImplemented
         rows = given["src"] if "src" in given else given["source"]
         kind = _KINDS.get(given.get("reduce", "sum"))
@@ -271,7 +315,10 @@ class EdgeMode(TorchFunctionMode):
             raise self._tensors.refuse("reduces edges together with what is there already; pass include_self=False")
         if given.get("alpha", 1) != 1:
             rows = rows * given["alpha"]
-        total = self._tensors.aggregate(rows, end, kind)
+        if end is None:
+            total = self._tensors.group_total(rows, given["index"], start.shape[0], kind)
+        else:
+            total = self._tensors.aggregate(rows, end, kind)
         if self._zeros.get(start) is None:
             if kind != "sum":
                 raise self._tensors.refuse("reduces edges into a tensor that is not new; start from zeros")
@@ -290,6 +337,14 @@ class EdgeMode(TorchFunctionMode):
         if type(value) is dict:
             return {name: self._as_written(item) for name, item in value.items()}
         return value
+
+
+class KnownNumber(int):
+    """A number that is known while a model is traced, in place of a tensor that holds it."""
+
+    def item(self) -> int:
+        """Return the number, as a tensor's method does."""
+        return int(self)
 
 
 def _dims(args: Any, kwargs: Any) -> list[Any]:

@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import lotan
+from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.hosts.jar import JAR
 from lotan.hosts.session import Session, SessionSettings
-from planner import Options
+from lotan.training.learner import weights_of
+from planner import Options, compile_plan
+from planner.cost import Pricing
+from planner.steps.pipe import PipeStep
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit, kill
 from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_for
+from tests.tracing.hetero_models import made, messy_data
 
 pytestmark = [
     pytest.mark.spark,
@@ -109,3 +116,36 @@ def test_blocks_that_no_array_would_hold(
         on_blocks(spark, workers, job)
     with closing(on_blocks(spark, workers, job, partitions=None)) as engine:
         assert engine._graph.blocks.blocks().getNumPartitions() > 3
+
+
+@pytest.mark.chaos
+@pytest.mark.nightly
+def test_workers_killed_while_relations_are_summed_change_no_bit(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker in forward, and all of them in backward, of a model of several types of vertices and of edges."""
+    model = made("HeteroConv")
+    job = lotan.Trainer(model, lotan.HeteroGraph.from_pyg(messy_data()), engine="local").job
+    options = Options(pricing=Pricing(ENGINES["blocks"]))
+    plan = compile_plan(job.train, job.evaluate, job.loss, job.statistics, options).plan
+    forward, backward = (
+        next(Place(step.stage, step.mode) for step in plan.train if isinstance(step, PipeStep) and step.mode == mode)
+        for mode in ("forward", "backward")
+    )
+    settings = BlocksSettings(partitions=3, chunk_rows=8)
+    with Session(SessionSettings(workers=2)) as session:
+        assert session.link is not None
+
+        def gradients(number: int) -> dict[str, bytes]:
+            assert session.link is not None
+            with closing(BlocksEngine(spark, session.link, session.endpoint, settings)) as engine:
+                engine.load(job.graph, plan)
+                found = run(engine, plan, plan.train, Pass(number, weights_of(model), seed=0)).gradients
+            return {name: value.numpy().tobytes() for name, value in found.items()}
+
+        expected = gradients(1)
+        first = at_commit(monkeypatch, forward, lambda: kill(sorted(session.worker_processes.values())[:1]))
+        second = at_commit(monkeypatch, backward, lambda: kill(sorted(session.worker_processes.values())))
+        assert gradients(1) == expected
+        assert first.is_set()
+        assert second.is_set()

@@ -1,5 +1,7 @@
 package lotan
 
+import scala.collection.mutable
+
 /** A sparse matrix by rows: row r has the columns `columns(indptr(r)) until columns(indptr(r + 1))`, in ascending order.
   *
   * @param indptr
@@ -61,11 +63,40 @@ final class Csr(
 
   /** Returns the entries of one type of edges. The data must begin with the type of each edge. */
   def ofType(number: Int): Csr = {
-    val types = data.getOrElse {
+    if (data.isEmpty)
       throw new IllegalArgumentException(s"a step sums over the edges of type $number, but the edges have no types")
+    val kept = placesByType.getOrElse(number, Array.emptyIntArray)
+    val starts = new Array[Int](rows + 1)
+    var (row, place) = (0, 0)
+    while (row < rows) {
+      while (place < kept.length && kept(place) < indptr(row + 1)) place += 1
+      starts(row + 1) = place
+      row += 1
     }
-    val kept = columns.indices.iterator.filter(edge => types.values(edge * types.width) == number.toFloat).toArray
-    picked(kept, rowOfEach)
+    new Csr(starts, kept.map(columns), weights.map(kept.map(_)), data.map(_.pick(kept)))
+  }
+
+  /** The places of the entries of each type, in their order: found for all types in one pass, at the first use. */
+  @transient private lazy val placesByType: Map[Int, Array[Int]] = {
+    val (values, width) = (data.get.values, data.get.width)
+    val counts = mutable.LongMap.empty[Int]
+    var edge = 0
+    while (edge < edges) {
+      val number = values(edge * width).toLong
+      counts(number) = counts.getOrElse(number, 0) + 1
+      edge += 1
+    }
+    val places = counts.mapValuesNow(new Array[Int](_))
+    val filled = counts.mapValuesNow(_ => 0)
+    edge = 0
+    while (edge < edges) {
+      val number = values(edge * width).toLong
+      val at = filled(number)
+      places(number)(at) = edge
+      filled(number) = at + 1
+      edge += 1
+    }
+    places.iterator.map { case (number, found) => number.toInt -> found }.toMap
   }
 
   /** Returns some of the entries, in their order. */

@@ -9,7 +9,7 @@ import org.apache.spark.rdd.RDD
   *
   * @param kind
   *   "sum"; "mean"; "sample", the sum divided by the number of vertices less one; or "moments", the mean and the biased variance
-  *   of each number, side by side
+  *   of each number, side by side; or "max", the greatest of each number, of which rows that the column lacks are no part
   */
 final case class Total(kind: String) {
   require(Total.Kinds.contains(kind), s"there is no reduction '$kind' over all vertices; there are ${Total.Kinds}")
@@ -29,7 +29,11 @@ final case class Total(kind: String) {
       }
   }
 
-  private def part(block: Block, rows: Rows, scale: Option[Array[Float]]): TotalPart = {
+  private def part(block: Block, rows: Rows, scale: Option[Array[Float]]): TotalPart =
+    if (kind == "max") new TotalPart(block.partition, block.count, Total.greatest(rows), Array.emptyDoubleArray)
+    else summed(block, rows, scale)
+
+  private def summed(block: Block, rows: Rows, scale: Option[Array[Float]]): TotalPart = {
     val near = Total.near(rows, scale)
     val (apart, squares) = sums(rows, near, scale)
     val zeros = (block.count - rows.count).toDouble // rows that the column lacks
@@ -80,7 +84,10 @@ final case class Total(kind: String) {
     }
 
   /** The row that every vertex gets. */
-  private def merged(parts: Array[TotalPart]): Array[Float] = {
+  private def merged(parts: Array[TotalPart]): Array[Float] =
+    if (kind == "max") parts.map(_.mean).reduceLeft(Total.greater).map(_.toFloat) else summed(parts)
+
+  private def summed(parts: Array[TotalPart]): Array[Float] = {
     val all = parts.reduceLeft(_ + _)
     kind match {
       case "sum" => all.mean.map(mean => (mean * all.count).toFloat)
@@ -93,7 +100,7 @@ final case class Total(kind: String) {
 }
 
 object Total {
-  private val Kinds = Seq("sum", "mean", "sample", "moments")
+  private val Kinds = Seq("sum", "mean", "sample", "moments", "max")
   private val Piece = 256 // rows that are summed in float; sums of pieces are added in double
   private val Sampled = 64 // rows whose mean is the row near the mean
 
@@ -109,6 +116,21 @@ object Total {
         Iterator.single(received.toArray.sortBy(_.partition))
       }
     }
+
+  /** The greatest of each number of some rows; negative infinity where there are none. */
+  private def greatest(rows: Rows): Array[Double] = {
+    val out = Array.fill(rows.width)(Double.NegativeInfinity)
+    var at = 0
+    while (at < rows.count * rows.width) {
+      val i = at % rows.width
+      out(i) = math.max(out(i), rows.values(at).toDouble)
+      at += 1
+    }
+    out
+  }
+
+  private def greater(one: Array[Double], other: Array[Double]): Array[Double] =
+    one.indices.map(i => math.max(one(i), other(i))).toArray
 
   /** A row near the mean of some rows: the mean of a few of them. */
   private def near(rows: Rows, scale: Option[Floats]): Floats = {
@@ -164,7 +186,7 @@ object Total {
   * @param count
   *   vertices; rows that a column lacks count as zeros
   * @param mean
-  *   `[width]`: the mean of each number
+  *   `[width]`: the mean of each number, or for "max" the greatest
   * @param squares
   *   `[width]`: the sum of the squares of each number's distances from the mean; empty where nobody asks for it
   */

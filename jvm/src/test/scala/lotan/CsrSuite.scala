@@ -37,6 +37,25 @@ class CsrSuite extends AnyFunSuite {
     assert(entries(plain.withDiagonal(diagonal)) == expected.sorted)
   }
 
+  test("the entries of each type") {
+    val random = new scala.util.Random(5)
+    val (rows, edges) = (9, 60)
+    val (rowOf, columns) = (Array.fill(edges)(random.nextInt(rows)), Array.fill(edges)(random.nextInt(rows)))
+    val data = new EdgeData(2, Array.tabulate(2 * edges)(i => if (i % 2 == 0) random.nextInt(4).toFloat else i.toFloat))
+    val csr = Csr(rows, rowOf, columns, Some(Array.tabulate(edges)(_.toFloat)), Some(data))
+    val types = csr.data.get.columns(0, 1).values
+    for (number <- 0 to 4) { // there is none of the last type
+      val found = csr.ofType(number)
+      val kept = csr.columns.indices.filter(types(_) == number.toFloat)
+      assert(found.rows == rows)
+      assert(found.columns.toSeq == kept.map(csr.columns(_)))
+      assert(found.weights.get.toSeq == kept.map(csr.weights.get(_)))
+      assert(found.data.get.values.toSeq == csr.data.get.pick(kept.toArray).values.toSeq)
+      assert(found.rowOfEach.toSeq == kept.map(csr.rowOfEach(_)))
+    }
+    assertThrows[IllegalArgumentException](new Csr(Array(0), Array.emptyIntArray, None).ofType(0))
+  }
+
   test("no weights, no rows") {
     val empty = Csr(0, Array.empty[Int], Array.empty[Int], None)
     assert(empty.rows == 0 && empty.edges == 0 && empty.transpose(3).rows == 3)

@@ -13,6 +13,7 @@ class TotalSuite extends AnyFunSuite with LocalSpark {
         case "sum" => Seq(sum)
         case "mean" => Seq(mean)
         case "sample" => Seq(sum / (rows.size - 1))
+        case "max" => Seq(numbers.max.toDouble)
         case _ => Seq(mean, numbers.map(x => (x - mean) * (x - mean)).sum / rows.size)
       }
     }
@@ -31,7 +32,7 @@ class TotalSuite extends AnyFunSuite with LocalSpark {
     } finally { val _ = parts.unpersist(blocking = true) }
   }
 
-  for (partitions <- Seq(1, 3, 7); kind <- Seq("sum", "mean", "sample", "moments"))
+  for (partitions <- Seq(1, 3, 7); kind <- Seq("sum", "mean", "sample", "moments", "max"))
     test(s"$kind over all vertices is that of the definition, for each vertex: $partitions partitions") {
       val graph = RandomGraph(partitions, 40, 90, text = partitions == 3)
       val x = RandomGraph.column(3, graph.count, 4)

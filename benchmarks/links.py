@@ -1,0 +1,200 @@
+"""Link prediction on FB15k-237 with DistMult: ranks of the test links, and seconds of an epoch beside PyG.
+
+    python benchmarks/links.py                   all three; writes benchmarks/results/links.md
+    python benchmarks/links.py --parts epoch     one of them, whose table is put in the place of the one before
+
+The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing is measured.
+
+ranks     A learned row for each vertex and each relation, and no encoder. The epoch of the best validation ranks counts.
+encoder   The same with a GraphSAGE layer over sampled neighbours between the rows and the decoder.
+epoch     The same batches and negatives in one process and in turns: Lotan; torch_geometric.nn.kge.DistMult, whose forward
+          scores every pair by itself; and plain torch, in which we wrote the product of a batch by hand. All take Adagrad's
+          steps. Seconds are those of a batch, times the batches of an epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from torch.nn import functional
+
+import lotan
+from lotan.batches.examples import batches_of_epoch
+from lotan.errors import GraphError
+from lotan.graph.row_keys import edge_keys
+from lotan.links.examples import link_graph
+from lotan.links.pairs import Negatives, Pairs
+from lotan.stages.randomness import Randomness
+
+RESULTS = Path(__file__).parent / "results" / "links.md"
+TITLE = "# Link prediction on FB15k-237"
+PARTS = ("ranks", "encoder", "epoch")
+WIDTH, BATCH, NEGATIVES, RATE, DROPOUT = 128, 1024, 500, 0.1, 0.3
+FANOUT = 20
+TURNS, BATCHES = 3, 6  # of the part "epoch": turns, and batches of PyG in each
+
+
+class Rows(torch.nn.Module):
+    """A learned row for each vertex, and perhaps a layer over neighbours."""
+
+    def __init__(self, width: int, dropout: float, layer: bool = False) -> None:
+        super().__init__()
+        self.rows = lotan.nn.LearnedFeatures(width)
+        self.dropout = torch.nn.Dropout(dropout)
+        self.conv = lotan.nn.SAGEConv(width, width) if layer else None
+
+    def forward(self, x, graph):
+        """Return the rows, or those after the layer."""
+        rows = self.dropout(self.rows(graph))
+        return rows if self.conv is None else self.conv(rows, graph)
+
+
+def trained(graph: lotan.Graph, epochs: int, width: int = WIDTH, dropout: float = DROPOUT, layer: bool = False, **more):
+    torch.manual_seed(0)
+    task = lotan.LinkPrediction(decoder="distmult", negatives=NEGATIVES)
+    regime = lotan.MiniBatch(BATCH, (FANOUT,) if layer else ())
+    settings = {"optimizer": lotan.Adagrad(lr=RATE), "progress": True, **more}
+    return lotan.Trainer(Rows(width, dropout, layer), graph, task=task, regime=regime, epochs=epochs, **settings).fit()
+
+
+def ranks_part(graph: lotan.Graph, epochs: int, layer: bool) -> list[str]:
+    started = time.perf_counter()
+    run = trained(graph, epochs, layer=layer, eval_every=2)
+    seconds = time.perf_counter() - started
+    lines = ["| split | MRR | Hits@1 | Hits@3 | Hits@10 | MRR, raw | Hits@10, raw |", "|---|---|---|---|---|---|---|"]
+    names = "mrr", "hits@1", "hits@3", "hits@10", "raw_mrr", "raw_hits@10"
+    lines += [
+        f"| {split} | {' | '.join(f'{found[name]:.4f}' for name in names)} |" for split, found in run.metrics.items()
+    ]
+    best = (
+        f"Best of {epochs} epochs: {run.best_epoch}. The run took {seconds:.0f} s with its evaluations, and an epoch "
+    )
+    return [*lines, "", f"{best}{run.report['plan']['measured_epoch_seconds']:.1f} s without."]
+
+
+class PlainTorch(torch.nn.Module):
+    """DistMult as one would write it: a product of the links' rows and those of the shared negatives."""
+
+    def __init__(self, vertices: int, relations: int) -> None:
+        super().__init__()
+        self.rows, self.relations = torch.nn.Embedding(vertices, WIDTH), torch.nn.Embedding(relations, WIDTH)
+
+    def loss(self, pairs: Pairs) -> torch.Tensor:
+        """Return the mean loss over the links of a batch."""
+        src, dst, relation = self.rows(pairs.src), self.rows(pairs.dst), self.relations(pairs.relation)
+        positive = (src * relation * dst).sum(1, keepdim=True)
+        sides = ((src, pairs.destinations), (dst, pairs.sources))
+        scores = [torch.cat([positive, (own * relation) @ self.rows(side.candidates).T], 1) for own, side in sides]
+        return _mean_loss(scores)
+
+
+def _mean_loss(scores: list[torch.Tensor]) -> torch.Tensor:
+    target = torch.zeros(len(scores[0]), dtype=torch.int64)
+    return sum(functional.cross_entropy(one, target) for one in scores) / len(scores)
+
+
+def pyg_loss(model: torch.nn.Module, pairs: Pairs) -> torch.Tensor:
+    """The same loss by PyG's forward, which takes a source, a relation and a destination for each score."""
+    positive = model(pairs.src, pairs.relation, pairs.dst)[:, None]
+    count, links = len(pairs.sources.candidates), len(pairs.src)
+    src, relation, dst = (one.repeat_interleave(count) for one in (pairs.src, pairs.relation, pairs.dst))
+    to = model(src, relation, pairs.destinations.candidates.repeat(links)).view(links, count)
+    of = model(pairs.sources.candidates.repeat(links), relation, dst).view(links, count)
+    return _mean_loss([torch.cat([positive, negative], 1) for negative in (to, of)])
+
+
+def seconds_of(batches: list[Pairs], parameters: list[torch.Tensor], loss: Callable[[Pairs], torch.Tensor]) -> float:
+    optimizer = torch.optim.Adagrad(parameters, lr=RATE)
+    started = time.perf_counter()
+    for pairs in batches:
+        optimizer.zero_grad()
+        loss(pairs).backward()
+        optimizer.step()
+    return (time.perf_counter() - started) / len(batches)
+
+
+def epoch_part(graph: lotan.Graph) -> list[str]:
+    task = lotan.LinkPrediction(decoder="distmult", negatives=NEGATIVES)
+    linked = link_graph(graph, task)
+    drawn, arrays = Negatives(linked.links, task), linked.graph.arrays()
+    training = drawn.training
+    keys = edge_keys(arrays.keys[training.src], arrays.keys[training.dst], training.numbers)
+    chosen = batches_of_epoch(np.arange(len(training)), keys, BATCH, Randomness(0, 1))
+    pairs = [drawn.pairs(one, 1, number) for number, one in enumerate(chosen)]
+    plain = PlainTorch(linked.links.vertices, linked.links.relations)
+    theirs = pyg.DistMult(linked.links.vertices, linked.links.relations, WIDTH)
+    found: dict[str, list[float]] = {"ours": [], "plain": [], "pyg": []}
+    for turn in range(TURNS + 1):
+        run = trained(graph, 1, dropout=0.0, eval_every=0, progress=False)
+        found["ours"].append(run.history[-1]["train_seconds"] / len(pairs))
+        found["plain"].append(seconds_of(pairs[: 8 * BATCHES], list(plain.parameters()), plain.loss))
+        found["pyg"].append(seconds_of(pairs[:BATCHES], list(theirs.parameters()), lambda one: pyg_loss(theirs, one)))
+        print(turn, {name: f"{1e3 * each[-1]:.0f} ms" for name, each in found.items()}, flush=True)
+    median = {name: statistics.median(each[1:]) * len(pairs) for name, each in found.items()}
+    names = {"pyg": "`torch_geometric.nn.kge.DistMult`, each pair by itself", "plain": "plain torch, one product",
+             "ours": "Lotan"}  # fmt: skip
+    lines = ["| | seconds of an epoch | Lotan ÷ this |", "|---|---|---|"]
+    return lines + [
+        f"| {text} | {median[name]:.1f} | {median['ours'] / median[name]:.3f} |" for name, text in names.items()
+    ]
+
+
+TEXTS = {
+    "ranks": f"## Ranks without an encoder\n\nRows of width {WIDTH} with dropout {DROPOUT}, Adagrad at {RATE}, batches of "
+    f"{BATCH:,} links, {NEGATIVES} uniform negatives at each end that a batch shares, softmax loss, no reciprocal relations. "
+    "Filtered ranks among all 14,541 vertices, in both directions; of equal scores, half count as better.",
+    "encoder": f"## Ranks with an encoder\n\nThe same, with a GraphSAGE layer (mean) over at most {FANOUT} in-neighbours.",
+    "epoch": f"## An epoch beside PyG\n\nWidth {WIDTH}, the same {NEGATIVES} negatives at each end for each batch of {BATCH:,} "
+    f"links, softmax loss, Adagrad, no dropout; medians of {TURNS} turns in one process. Of PyG, {BATCHES} batches are measured "
+    f"in each turn, and of plain torch {8 * BATCHES}. Negatives are drawn beforehand for both; Lotan's seconds include that.",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--epochs", type=int, default=20, help="of the ranks (default: 20)")
+    parser.add_argument("--load", default="nothing else", help="what else ran on the machine, for the text")
+    parser.add_argument(
+        "--out", type=Path, help=f"file of the tables (default: {RESULTS.name}), whose other parts stay"
+    )
+    options = parser.parse_args()
+    try:
+        graph = lotan.Graph.read("FB15k-237")
+    except GraphError as error:
+        raise SystemExit(f"nothing is measured: {error}") from error
+    run = {"ranks": lambda: ranks_part(graph, options.epochs, layer=False),
+           "encoder": lambda: ranks_part(graph, options.epochs, layer=True),
+           "epoch": lambda: epoch_part(graph)}  # fmt: skip
+    found = {}
+    for part in options.parts:
+        found[part] = run[part]()
+        print("\n".join(found[part]), flush=True)
+    place = options.out or RESULTS
+    command = shlex.join(["python", "benchmarks/links.py", *sys.argv[1:]])
+    machine = f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
+    said = f"`{command}` on {machine}, {torch.get_num_threads()} threads; beside it ran {options.load}."
+    sections = _sections(place) | {part: "\n".join([TEXTS[part], "", *found[part], "", said]) for part in found}
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("\n\n".join([TITLE, *(sections[part] for part in PARTS if part in sections)]) + "\n")
+
+
+def _sections(place: Path) -> dict[str, str]:
+    """The sections that a file has already, by part."""
+    texts = place.read_text().split("\n\n## ")[1:] if place.exists() else []
+    heads = {TEXTS[part].partition("\n")[0]: part for part in PARTS}
+    return {heads[f"## {text.partition(chr(10))[0]}"]: f"## {text.rstrip()}" for text in texts}
+
+
+if __name__ == "__main__":
+    main()

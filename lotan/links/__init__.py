@@ -1,0 +1,1 @@
+"""Link prediction: the links of a graph, negatives, decoders, the loss over pairs, and ranks."""

@@ -1,0 +1,115 @@
+"""The preparation of a link task: its links, the graph without those of validation and test, the decoder, and the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from lotan.borders import spark_translated
+from lotan.engines.choice import idle_settings
+from lotan.errors import ConfigurationError, GraphError
+from lotan.graph import Graph
+from lotan.links.decoders import Decoder, make_decoder
+from lotan.links.examples import LinkGraph, Links, link_graph
+from lotan.planning.job import (
+    Job,
+    check_statistics,
+    edge_demands,
+    model_outputs,
+    model_width,
+    plan_for,
+    sampling_of,
+    takes_roots,
+    traced,
+    with_batches,
+)
+from lotan.planning.learned import draw_rows
+from lotan.settings.config import TrainerConfig
+from lotan.settings.metric_names import main_metric
+from lotan.settings.tasks import ALL, LinkPrediction
+from lotan.validation import check_graph
+from planner.regime import Sampling
+from planner.spec import LossSpec
+
+
+@spark_translated(GraphError, "Spark cannot read the graph's tables")
+def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None) -> Job:
+    """Read the links, trace the encoder, make the decoder, and plan the epoch.
+
+    Args:
+        model: The encoder.
+        graph: The graph to train on, whose edges are the links. It is read into this process.
+        config: The settings of the run, whose task is a link task.
+        decoder: The decoder of an earlier training of the same model, which goes on; None: a new one.
+
+    Raises:
+        GraphError: If the graph or its links cannot be trained on.
+        ModelError: If the model cannot be traced, or the decoder does not fit its outputs.
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If the settings do not fit the links, or the memory limit is too low.
+    """
+    task = config.task
+    assert isinstance(task, LinkPrediction)  # the caller has asked
+    linked = link_graph(graph, task)
+    _check_negatives(task, linked.links)
+    if config.monitor == "auc" and linked.links.relation is not None:
+        raise ConfigurationError("monitor is 'auc', which links with relations do not have; monitor 'mrr'")
+    main_metric(config.monitor, "link")
+    draw_rows(model, linked.graph, config)
+    width = model_width(model, linked.graph)
+    train, evaluate = traced(model, width, linked.graph)
+    outputs, (reads, types) = model_outputs(evaluate), edge_demands(train)
+    report = check_graph(linked.graph, None, None, width, takes_roots(train), reads, types, train.bounds)
+    check_statistics(train, report.vertices)
+    if decoder is None:
+        decoder = make_decoder(task, outputs, linked.links.relations, config.seed)
+    loss = LossSpec("link", outputs, normalizer=1.0)
+    sampling = _sampling(sampling_of(train, linked.graph, config), linked, task)
+    engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling)
+    planned = planned.described(weights=linked.graph.names.weight_words(linked.graph.statistics.weighted))
+    warnings = (*graph.notes, *report.warnings, *idle_settings(engine.name, config, linked.graph))
+    job = Job(
+        graph=linked.graph,
+        train=train,
+        evaluate=evaluate,
+        loss=loss,
+        statistics=linked.graph.statistics,
+        planned=planned,
+        engine=engine,
+        warnings=(*warnings, *_notes(task, linked.links)),
+        partitions=needs.partitions,
+        linked=linked,
+        decoder=decoder,
+    )
+    return job if sampling is None else with_batches(job, sampling, config)
+
+
+def _check_negatives(task: LinkPrediction, links: Links) -> None:
+    if task.negatives != ALL and int(task.negatives) > links.vertices:
+        raise ConfigurationError(
+            f"LinkPrediction got negatives={task.negatives:,}, but the graph has {links.vertices:,} vertices; give at most as "
+            'many, or negatives="all"'
+        )
+
+
+def _sampling(sampling: Sampling | None, linked: LinkGraph, task: LinkPrediction) -> Sampling | None:
+    """Return the sampling of batches of links. The targets of a batch are the ends of its links and its negatives."""
+    if sampling is None:
+        return None
+    training = len(linked.links.of("train"))
+    drawn = linked.links.vertices if task.negatives == ALL else int(task.negatives)
+    ends = 2 * (min(sampling.batch_size, training) + drawn)
+    return replace(sampling, examples=training, targets=min(linked.links.vertices, ends))
+
+
+def _notes(task: LinkPrediction, links: Links) -> tuple[str, ...]:
+    found = []
+    if task.decoder == "dot" and links.relation is not None:
+        found.append(f"task: decoder 'dot' does not read the {links.relations:,} relations of the links")
+    missing = [split for split in ("val", "test") if not (links.of(split).split >= 0).any()]
+    if missing:
+        found.append(
+            f"edges.split: no link is of split {' or '.join(map(repr, missing))}, so there are no metrics of it"
+        )
+    return tuple(found)

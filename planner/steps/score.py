@@ -1,0 +1,52 @@
+"""ScorePairs, the turn of a link task: it compares pairs of output rows, and hands back the gradient of these rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.layout import Layout
+from planner.physical import Column, Plan
+from planner.statistics import Statistics
+from planner.steps.backward import Backward
+from planner.steps.step import AtSources, InputStep
+from planner.traits import EngineTraits
+from planner.work import Work
+
+GIVEN = "d_output"
+"""The name of the column that holds the gradient of the model's output rows."""
+
+
+@dataclass(frozen=True)
+class ScoreStep(InputStep):
+    """output[v] = the gradient, by input[v], of the loss over the pairs of this pass.
+
+    The pairs and the decoder that scores them are not part of the plan: the run gives both to the engine. So the plan of a
+    link task is the plan of its encoder.
+    """
+
+    input: str
+    output: Column
+    within: int | None = None  # level up to which rows take part in pairs; None: all
+
+    @property
+    def turns(self) -> bool:
+        """True, because backward begins here."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """The step's input and output."""
+        within = "" if self.within is None else f", within={self.within}"
+        return f"ScorePairs({self.input}{within}) -> loss, {self.output.name}"
+
+    def differentiate(self, backward: Backward) -> None:
+        """Add the step itself, whose output is the gradient of its input."""
+        backward.add(self, of=self.input)
+
+    def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
+        """Return a read and a written number for each number of the rows. The pairs are not known to the planner."""
+        return Work(edge_values=2 * self.rows(statistics) * self.output.width)
+
+    def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
+        """Return 0, because no engine on Spark runs it."""
+        return 0.0

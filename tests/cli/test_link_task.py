@@ -1,0 +1,71 @@
+"""`lotan train --task link`: its options are those of LinkPrediction, and graphs without features train learned rows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from lotan.cli import main, train
+from lotan.cli.options import task_of
+from lotan.errors import ConfigurationError
+from lotan.graph import Graph
+from lotan.settings.tasks import LinkPrediction
+
+LINES = {"train": ["a\tlikes\tb", "b\tlikes\tc", "c\tknows\ta", "d\tknows\ta", "d\tlikes\tb"],
+         "valid": ["a\tlikes\tc"], "test": ["d\tlikes\tc"]}  # fmt: skip
+
+
+@pytest.fixture
+def triples(tmp_path: Path) -> Path:
+    for name, lines in LINES.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def read(*words: str):
+    parser = argparse.ArgumentParser()
+    train.add_options(parser)
+    return task_of(parser.parse_args(["--graph", "digits", *words]))
+
+
+def test_options_are_the_arguments_of_the_task() -> None:
+    words = "--decoder complex --negatives 7 --negative-sampling degree --filtered --link-loss bce --exclude-targets no"
+    found = read("--task", "link", *words.split(), "--link-fractions", "0.1,0.2", "--link-seed", "3")
+    assert found == LinkPrediction("complex", 7, "bce", "degree", True, False, (0.1, 0.2), 3)
+    assert read("--task", "link", "--negatives", "all") == LinkPrediction(negatives="all")
+    assert read("--task", "regression") == "regression"
+    with pytest.raises(ConfigurationError, match="--negatives is for a link task: add --task link"):
+        read("--negatives", "7")
+    with pytest.raises(ConfigurationError, match="got negatives='many'"):
+        read("--task", "link", "--negatives", "many")
+
+
+def test_a_knowledge_graph_trains_and_is_saved(triples: Path, capsys) -> None:
+    words = ["--task", "link", "--decoder", "distmult", "--negatives", "3", "--epochs", "2", "--optimizer", "adagrad"]
+    rows = ["--model", "lotan.nn:LearnedRows", "--hidden", "4", "--batch-size", "2", "--fanouts", "none"]
+    places = ["--save", str(triples / "model"), "--report", str(triples / "report.json")]
+    assert main(["train", "--graph", str(triples), *words, *rows, "--weight-decay", "0", *places]) == 0
+    assert "mini-batches of batch size 2 links" in capsys.readouterr().out
+    report = json.loads((triples / "report.json").read_text())
+    assert report["task"] == "link"
+    assert set(report["metrics"]) == {"val", "test"}
+    assert (triples / "model" / "model.json").is_file()
+    assert main(["train", "--graph", str(triples), *words]) == 2
+    assert "learn rows in their place: --model lotan.nn:LearnedRows" in capsys.readouterr().err
+
+
+def test_triples_are_read_with_their_splits_and_broken_lines_named(triples: Path) -> None:
+    from lotan.errors import GraphError
+
+    _, edges = Graph.read(triples).linked_columns()
+    assert edges.split.tolist() == [0, 0, 0, 0, 0, 1, 2]
+    assert edges.relation.tolist()[:3] == ["likes", "likes", "knows"]
+    (triples / "valid.txt").write_text("a\tlikes\tc\na likes d\n")
+    with pytest.raises(GraphError, match=r"valid.txt: line 2 has 1 texts; expected three"):
+        Graph.read(triples)
+    (triples / "valid.txt").unlink()
+    with pytest.raises(GraphError, match="cannot be read"):
+        Graph.read(triples)
