@@ -194,3 +194,35 @@ def test_edges_of_another_type_or_shape_are_refused(index: torch.Tensor, words: 
     data["author", "writes", "paper"].edge_index = index
     with pytest.raises(GraphError, match=words):
         lotan.HeteroGraph.from_pyg(data)
+
+
+@pytest.mark.parametrize(
+    ("relation", "said"),
+    [
+        (("a/b", "writes", "paper"), "a/b"),
+        (("author", "is__by", "paper"), "is__by"),
+        (("..", "writes", "paper"), r"\.\."),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(
+    relation: tuple[str, str, str], said: str, tmp_path: Path
+) -> None:
+    graph = lotan.HeteroGraph({"paper": PAPERS, relation[0]: AUTHORS}, {relation: WRITES})
+    with pytest.raises(GraphError, match=said):
+        graph.save(tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("edge_weight", torch.ones(2, 2), "one number each"),
+    ],
+)
+def test_misshapen_edges_of_pyg_are_refused(attribute: str, value: torch.Tensor, said: str) -> None:
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data["author"].x, data["paper"].x = torch.ones(4, 2), torch.ones(4, 1)
+    data[WRITE].edge_index = torch.zeros(2, 4, dtype=torch.long)
+    data[WRITE][attribute] = value
+    with pytest.raises(GraphError, match=said):
+        lotan.HeteroGraph.from_pyg(data)
