@@ -24,6 +24,7 @@ from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint,
 from lotan.training.early_stopping import EarlyStopping, make_stopping
 from lotan.training.penalty import PenaltyTerm
 from lotan.training.running import update_running
+from planner.spec import SPLITS
 
 Weights = dict[str, torch.Tensor]
 
