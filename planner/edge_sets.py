@@ -37,7 +37,10 @@ def base_of(edges: str) -> Base:
     'self_loops'
     """
     base = edges.partition(":")[0]
-    return next((known for known in BASES if known == base), "graph")
+    for known in BASES:
+        if known == base:
+            return known
+    raise ValueError(f"{edges!r} is no edge set")
 
 
 def reversed_set(edges: str) -> str:

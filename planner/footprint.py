@@ -35,6 +35,7 @@ EDGES_LOADED = 64  # bytes of an edge in that time
 FEATURE_COPIES = 2  # copies of the features in this process while they are read
 LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorted, and both directions' matrices
 LOCAL_VERTEX_BYTES = 40
+COPIED_BYTES = 32 * MIB  # parts of columns in files that threads copy at one time
 KEPT_PER_CALL = 2  # copies of the output of a call on edges: one saved for backward, and a gradient
 KEY_BYTES = 8  # bytes of a vertex's row key
 # copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
@@ -130,7 +131,8 @@ def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int
     )
     static = sum(column_bytes(column, statistics) for column in stay) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
-    return reading_bytes(statistics) + static + kept + turned + hand + scratch + _learned_held(plan, statistics)
+    copied = COPIED_BYTES + _learned_held(plan, statistics)
+    return reading_bytes(statistics) + static + kept + turned + hand + scratch + copied
 
 
 def _step_in_hand(plan: Plan, step: Step, steps: Sequence[Step], statistics: Statistics, layout: Layout) -> int:

@@ -183,7 +183,9 @@ class ModelBatch:
             return
         started = time.perf_counter()
         self.batches = divide(self._begin(chosen), chosen, self.config, self._most)
-        needs = max((self._needs(batch) for batch in self.batches), key=lambda needs: needs.heap)
+        needs = max(
+            (self._needs(batch) for batch in self.batches), key=lambda needs: (needs.heap, needs.in_memory or 0)
+        )
         for batch in self.batches:
             waiting = [number for number in batch if self._goes_on(number, upto)]
             while waiting:

@@ -38,7 +38,9 @@ class BatchLoader:
         self._arrays, self._plan, self._chunk_rows = graph.arrays(), plan, chunk_rows
         memory = Memory()
         self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
-        static = {name: column for name, column in _static(graph, plan).items() if name not in OF_SAMPLE}
+        static = {
+            name: column for name, column in _static(graph, plan).items() if name.partition("@")[0] not in OF_SAMPLE
+        }
         self._sparse = {name: SparseRows(static[name]) for name in self._read_as_sparse() if name in static}
         self._static = {name: column for name, column in static.items() if name not in self._sparse}
 

@@ -113,7 +113,7 @@ class Sampler:
         """Return the positions of the edges that are drawn, vertex by vertex, and their number for each vertex."""
         first = self._indptr[vertices]
         degrees = self._indptr[vertices + 1] - first
-        if fanout == "all":
+        if fanout == "all" or fanout > len(self._src):  # no vertex has so many, and numpy has no numbers beyond 64 bits
             return runs(first, degrees), degrees
         taken = np.minimum(degrees, fanout)
         edges = runs(first, taken)

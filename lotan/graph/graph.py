@@ -290,10 +290,10 @@ class Graph(GraphContent):
         """Return the graph of a PyG data object. Its tensors are copied.
 
         Args:
-            data: a `torch_geometric.data.Data` with `x` and `edge_index`. These are read if they are there:
-                `edge_weight`; `edge_attr` and `edge_type`; `y`; `batch`, the group of each vertex; `train_mask`, `val_mask`
-                and `test_mask`; `n_id`, the ids of the vertices (default: 0, 1, ...); and `vertex_weight`, their weights in
-                the loss. An `edge_attr` of one number for each edge is also the weight, unless there is an `edge_weight`.
+            data: a `torch_geometric.data.Data` with `x` and `edge_index`. Of edges, `edge_weight`, `edge_attr` and
+                `edge_type` are read if they are there. Of vertices, these are: `y`; `train_mask`, `val_mask` and `test_mask`;
+                `n_id`, their ids (default: 0, 1, ...); `batch`, their groups; and `vertex_weight`, their weights in the loss.
+                An `edge_attr` of one number for each edge is also the weight, unless there is an `edge_weight`.
 
         Raises:
             GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.

@@ -19,7 +19,7 @@ from lotan.graph.given_ends import edge_ends, require_vertices
 from lotan.graph.given_tables import as_numpy
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.pyg import IDS
-from lotan.graph.typed_folders import EDGES, VERTICES, file_name
+from lotan.graph.typed_folders import EDGES, VERTICES, check_names, file_name
 from planner.spec import SPLITS
 from planner.vertex_types import Relation
 
@@ -58,8 +58,9 @@ def _vertices(name: str, store: Any) -> dict[str, Array]:
         table["label"] = as_numpy(store["y"])
     masks = {f"{split}_mask": as_numpy(store[f"{split}_mask"]) for split in SPLITS if f"{split}_mask" in store}
     for attribute, array in (table | masks).items():
-        if len(array) != count:
-            raise GraphError(f"data[{name!r}].{attribute}: has {len(array):,} rows for {count:,} vertices.")
+        if not array.ndim or len(array) != count:
+            rows = f"{len(array):,} rows" if array.ndim else "no rows"
+            raise GraphError(f"data[{name!r}].{attribute}: has {rows} for {count:,} vertices.")
     return table | masks
 
 
@@ -67,6 +68,8 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
     where = f"data[{relation!r}]"
     if "edge_index" not in store:
         raise GraphError(f"{where} has no edge_index; load the data without the transform ToSparseTensor.")
+    if "edge_attr" in store:
+        raise GraphError(f"{where} has edge_attr, and relations take no attributes of edges so far; leave it out.")
     src, dst = edge_ends(f"{where}.edge_index", as_numpy(store["edge_index"]))
     table: dict[str, Array] = {}
     for end, rows, name in (("src", src, relation[0]), ("dst", dst, relation[2])):
@@ -76,8 +79,17 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
         require_vertices(f"{where}.edge_index", rows, len(ids), f" of type {name!r}; expected 0 to {len(ids) - 1}")
         table[end] = ids[rows]
     if "edge_weight" in store:
-        table["edge_weight"] = as_numpy(store["edge_weight"]).reshape(-1)
+        table["edge_weight"] = _weight(where, as_numpy(store["edge_weight"]), len(src))
     return table
+
+
+def _weight(where: str, weight: Array, edges: int) -> Array:
+    """Return the weights of a relation's edges. [edges]."""
+    if weight.shape not in ((edges,), (edges, 1)):
+        raise GraphError(
+            f"{where}.edge_weight: has shape {list(weight.shape)}, but there are {edges:,} edges; expected one number each."
+        )
+    return weight.reshape(-1)
 
 
 def data_of(arrays: GraphArrays, given: GivenTypes) -> Any:
@@ -114,10 +126,11 @@ def write(folder: Path, arrays: GraphArrays, given: GivenTypes, overwrite: bool)
     """Write a graph's arrays as a folder of Parquet.
 
     Raises:
-        GraphError: a graph is there already.
+        GraphError: a graph is there already, or a name of a type or of a relation cannot be that of a file.
     """
     from pyarrow import parquet
 
+    check_names(given.types.names, given.types.relations)
     make_room(folder, overwrite, (VERTICES, EDGES))
     vertices, ids = _tables(arrays, given)
     for part in (VERTICES, EDGES):
@@ -157,9 +170,11 @@ def _plain_ids(texts: Array, name: str) -> Array:
     """Return the ids of a type, which are texts in the table of all types."""
     plain = [text[len(name) + 1 :] for text in texts]
     try:
-        return np.array([int(text) for text in plain], dtype=np.int64)
-    except ValueError:
+        numbers = np.array([int(text) for text in plain], dtype=np.int64)
+    except (ValueError, OverflowError):
         return np.array(plain, dtype=object)
+    # texts such as "007" are no numbers
+    return numbers if [*map(str, numbers.tolist())] == plain else np.array(plain, dtype=object)
 
 
 def _edges_by_relation(arrays: GraphArrays, given: GivenTypes) -> Iterator[tuple[Array, tuple[Array, Array]]]:

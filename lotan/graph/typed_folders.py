@@ -6,6 +6,7 @@ Their names are such as `vertices/author.parquet` and `edges/author__writes__pap
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,25 @@ def file_name(relation: Relation) -> str:
     'author__writes__paper'
     """
     return BETWEEN.join(relation)
+
+
+def check_names(types: Iterable[str], relations: Iterable[Relation]) -> None:
+    """Check that the names of files can hold the names of types and relations, so that a reader finds the same again.
+
+    Raises:
+        GraphError: they cannot.
+    """
+    relations = list(relations)
+    for name in [*types, *(relation[1] for relation in relations)]:
+        if "/" in name or name.startswith((".", "_")):
+            raise GraphError(
+                f"The name {name!r} cannot be that of a file; expected one without '/' that begins with neither '.' nor '_'."
+            )
+    for relation in relations:
+        if _relation(Path(f"{file_name(relation)}.parquet")) != relation:
+            raise GraphError(
+                f"The relation {relation!r} cannot be the name of a file; expected names without {BETWEEN!r} and no empty one."
+            )
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -6,6 +6,8 @@ import mmap
 import os
 import shutil
 import tempfile
+from pathlib import Path
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -13,25 +15,42 @@ from torch import Tensor
 from lotan.errors import EngineError
 
 NUMBER = 4  # bytes of a float32
+IN_MEMORY = ("tmpfs", "ramfs")  # types of file systems
 HELP = "free some there, set TMPDIR to a folder on another disk, or raise memory_limit"
 
 
 def check_room(size: int) -> None:
-    """Check that the disk of temporary files has room.
+    """Check that the folder of temporary files is on a disk, with room.
 
     Args:
         size: The number of bytes.
 
     Raises:
-        EngineError: If it has too little.
+        EngineError: If it is in memory, or has too little room.
     """
     folder = tempfile.gettempdir()
+    if _file_system(Path(folder)) in IN_MEMORY:
+        raise EngineError(
+            f"under this memory_limit, columns lie in files in {folder}, which is itself in memory; set TMPDIR to a folder "
+            "on a disk, or raise memory_limit"
+        )
     free = shutil.disk_usage(folder).free
     if free < size:
         raise EngineError(
             f"under this memory_limit, {size:,} bytes of columns lie in files in {folder}, which has {free:,} bytes left; "
             f"{HELP}"
         )
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system that a folder lies on; where Linux's table of mounts is missing, nothing."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    real = folder.resolve()
+    above = [words for words in mounts if real.is_relative_to(words[1])]
+    return max(above, key=lambda words: len(words[1]))[2] if above else ""
 
 
 class MappedMemory:
@@ -46,7 +65,8 @@ class MappedMemory:
 
     def __init__(self, folder: str | None = None) -> None:
         self.folder = folder or tempfile.gettempdir()
-        self._maps: dict[int, mmap.mmap] = {}  # by the address of their first byte
+        # by the address of their first byte; a tensor keeps its own map alive
+        self._maps: WeakValueDictionary[int, mmap.mmap] = WeakValueDictionary()
 
     def new(self, numbers: int) -> Tensor:
         """Return a tensor with arbitrary numbers in it. [numbers].
@@ -76,6 +96,10 @@ class MappedMemory:
                 f"no room for a column of {size:,} bytes in {self.folder} ({error.strerror}); {HELP}"
             ) from error
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Return True if the tensor's memory is one of these files."""
+        return tensor.untyped_storage().data_ptr() in self._maps
+
     def give_back(self, tensor: Tensor) -> None:
         """Take the pages of a contiguous tensor out of this process. Of other memory, nothing changes."""
         first = tensor.untyped_storage().data_ptr()
@@ -88,5 +112,5 @@ class MappedMemory:
 
     def give_all_back(self) -> None:
         """Take all pages out of this process."""
-        for mapped in self._maps.values():
+        for mapped in list(self._maps.values()):
             mapped.madvise(mmap.MADV_DONTNEED)

@@ -24,6 +24,7 @@ from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint,
 from lotan.training.early_stopping import EarlyStopping, make_stopping
 from lotan.training.penalty import PenaltyTerm
 from lotan.training.running import update_running
+from planner.spec import SPLITS
 
 Weights = dict[str, torch.Tensor]
 
@@ -126,8 +127,8 @@ class Learner:
         epoch, started = self.state.epoch + 1, time.perf_counter()
         # the loss before the step and with dropout, as autograd would report it
         assert outcome.statistics is not None  # a training pass always has them
-        loss = metrics(self.job.loss, outcome.statistics)["train"]["loss"]
-        _check_finite(epoch, loss)
+        if outcome.statistics[SPLITS.index("train"), 1]:  # without weight, a mini-batch has no loss, and no gradient
+            _check_finite(epoch, metrics(self.job.loss, outcome.statistics)["train"]["loss"])
         gradients, penalty = self._penalty.add_to(outcome.gradients, epoch)
         self._penalties.append(penalty)
         for name, parameter in self.model.named_parameters():

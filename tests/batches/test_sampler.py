@@ -115,3 +115,8 @@ def test_a_vertex_without_in_edges_is_a_batch() -> None:
     lonely = int(np.flatnonzero(np.bincount(arrays.dst, minlength=40) == 0)[-1])
     found = draw(arrays, (2, 2), np.array([lonely]))
     assert (found.rows.tolist(), found.counts, len(found.edges)) == ([lonely], (1, 1, 1), 0)
+
+
+def test_a_fanout_beyond_all_numbers_takes_every_edge() -> None:
+    arrays, targets = arrays_of(0), np.arange(5)
+    assert draw(arrays, (2**63,), targets).edges.tolist() == draw(arrays, ("all",), targets).edges.tolist()

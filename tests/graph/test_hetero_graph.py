@@ -13,6 +13,7 @@ import torch
 
 import lotan
 from lotan.errors import GraphError
+from lotan.graph.hetero_pyg import _plain_ids as plain_ids
 from tests.tracing.hetero_models import COUNTS, RELATIONS, WIDTHS, messy_data
 
 PAPERS = pd.DataFrame(
@@ -163,6 +164,19 @@ def test_no_tables_by_type() -> None:
         lotan.HeteroGraph(PAPERS.to_numpy(), WRITES.to_numpy())
 
 
+def test_attributes_of_edges_are_refused_where_relations_take_none() -> None:
+    data = messy_data()
+    data[RELATIONS[0]].edge_attr = torch.ones(data[RELATIONS[0]].edge_index.shape[1], 2)
+    with pytest.raises(GraphError, match="has edge_attr, and relations take no attributes"):
+        lotan.HeteroGraph.from_pyg(data)
+
+
+def test_texts_of_digits_stay_texts_unless_they_are_numbers_as_written() -> None:
+    assert plain_ids(np.array(["a:7", "a:10"]), "a").tolist() == [7, 10]
+    assert plain_ids(np.array(["a:007", "a:7"]), "a").tolist() == ["007", "7"]
+    assert plain_ids(np.array(["a:" + "9" * 30]), "a").tolist() == ["9" * 30]
+
+
 @pytest.mark.parametrize(
     ("index", "words"),
     [
@@ -179,4 +193,36 @@ def test_edges_of_another_type_or_shape_are_refused(index: torch.Tensor, words: 
     data = messy_data()
     data["author", "writes", "paper"].edge_index = index
     with pytest.raises(GraphError, match=words):
+        lotan.HeteroGraph.from_pyg(data)
+
+
+@pytest.mark.parametrize(
+    ("relation", "said"),
+    [
+        (("a/b", "writes", "paper"), "a/b"),
+        (("author", "is__by", "paper"), "is__by"),
+        (("..", "writes", "paper"), r"\.\."),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_written(
+    relation: tuple[str, str, str], said: str, tmp_path: Path
+) -> None:
+    graph = lotan.HeteroGraph({"paper": PAPERS, relation[0]: AUTHORS}, {relation: WRITES})
+    with pytest.raises(GraphError, match=said):
+        graph.save(tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("edge_weight", torch.ones(2, 2), "one number each"),
+    ],
+)
+def test_misshapen_edges_of_pyg_are_refused(attribute: str, value: torch.Tensor, said: str) -> None:
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data["author"].x, data["paper"].x = torch.ones(4, 2), torch.ones(4, 1)
+    data[WRITE].edge_index = torch.zeros(2, 4, dtype=torch.long)
+    data[WRITE][attribute] = value
+    with pytest.raises(GraphError, match=said):
         lotan.HeteroGraph.from_pyg(data)

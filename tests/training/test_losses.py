@@ -298,7 +298,8 @@ def test_any_metric_can_be_monitored(monitor: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"metrics": ["auc"]}, "further ones are average_precision, f1, roc_auc"),
+        ({"metrics": ["area"]}, "unknown metric 'area'; further ones are "),
+        ({"metrics": ["auc"]}, "'auc', which classification has not; it has accuracy, macro_f1, roc_auc"),
         ({"metrics": "roc_auc"}, "a list of names"),
         ({"monitor": "f1_7"}, "there are 3 classes"),
         ({"monitor": "mse"}, "classification has accuracy, macro_f1, roc_auc, average_precision, loss, f1_0"),

@@ -429,3 +429,16 @@ def test_full_batch_has_no_sampling() -> None:
     graph = sample(seed=5).graph
     config = lotan.TrainerConfig(regime=lotan.FullBatch())
     assert sampling_of(specs("GCN")[0], graph, config) is None
+
+
+def test_a_batch_whose_targets_weigh_nothing_is_no_divergence():
+    graph = lotan.datasets.generate(60, 200, width=4, classes=3, seed=1)
+    run = lotan.Trainer(
+        lotan.nn.GCN(4, 4, 1, 3),
+        graph,
+        regime=lotan.MiniBatch(1, (2,)),
+        class_weights={0: 0.0},
+        epochs=1,
+        progress=False,
+    ).fit()
+    assert np.isfinite(run.history[0]["loss"])

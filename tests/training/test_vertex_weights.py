@@ -60,7 +60,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("label", "settings"), CASES, ids=str)
+@pytest.mark.parametrize(("label", "settings"), CASES, ids=[f"{label}, {', '.join(given)}" for label, given in CASES])
 def test_weights_of_vertices_are_those_of_the_loop_in_torch(label: str, settings: dict[str, Any]) -> None:
     data, weight = _weighted(label, holes=label == "labels")
     ours, theirs = _pair()

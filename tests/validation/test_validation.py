@@ -277,7 +277,8 @@ def test_truncated_npz_files_are_refused(tmp_path, share):
     ("change", "words"),
     [
         ({"edge_dst": None}, "there is no array 'edge_dst'; the arrays are edge_src"),
-        ({"x": None}, "there is no array 'x_indptr', 'x_indices', 'x_data', 'x_shape'"),
+        ({"x": None, "x_data": [1.0]}, "there is no array 'x_indptr', 'x_indices', 'x_shape'"),
+        ({"x": None, "num_nodes": None}, "there is no array 'num_nodes', 'x_indptr', 'x_indices', 'x_data', 'x_shape'"),
         ({"x": np.ones((2, 4))}, "its arrays do not fit together: 3 vertices, but features"),
         ({"edge_src": [0, 1]}, "its arrays do not fit together: edge_src"),
         ({"train_idx": [7]}, "its arrays do not fit together"),

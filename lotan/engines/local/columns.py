@@ -44,6 +44,12 @@ class Columns:
     def _fresh(self, size: int) -> Tensor:
         return torch.empty(size) if self.mapped is None else self.mapped.new(size)
 
+    def stored(self, column: Tensor) -> Tensor:
+        """Return a column from elsewhere, or a copy in files if columns lie there."""
+        if self.mapped is None or self.mapped.holds(column):
+            return column
+        return self.new(len(column), column.shape[1:]).copy_(column)
+
     def share(self, column: Tensor) -> Tensor:
         """Count one more user of a column, and return the column."""
         if id(column) in self._held:

@@ -82,7 +82,7 @@ class LocalEngine(Engine):
         self._graph: LoadedGraph | None = None
         self._kept, self._spare = KeptColumns(), spare  # the kept columns are the graph's
         self._pass: LocalPass | None = None
-        self._one_by_one = on_disk  # a lazy sum would have a column in hand for as long as its reader runs
+        self._one_by_one = on_disk  # a lazy sum keeps its whole input in memory until its reader ends
         self.scoring: Callable[[Tensor], Tensor] | None = None  # from the output rows to their gradient, for link tasks
 
     @property
@@ -119,7 +119,10 @@ class LocalEngine(Engine):
         keys = {
             column.name: (names[column.name], plan.levels, plan.targets, self._chunk_rows) for column in plan.hoisted
         }
-        known = {name: self._kept.get(key) for name, key in keys.items()}
+        in_files = (
+            self._mapped is not None
+        )  # kept columns would stay in memory, or in files of an engine that is closed
+        known = {name: None if in_files else self._kept.get(key) for name, key in keys.items()}
         if self._spare is not None:
             own = sum(column.nbytes for column in known.values() if column is not None)
             self._kept.shrink(self._spare + own, but=keys.values())
@@ -128,7 +131,7 @@ class LocalEngine(Engine):
             return
         started = time.perf_counter()
         super().prepare(plan)
-        for name, key in keys.items():
+        for name, key in () if in_files else keys.items():
             self._kept.put(key, self.static(name), (time.perf_counter() - started) / len(keys))
 
     def adopt(self, plan: Plan, columns: Mapping[str, Tensor]) -> None:
@@ -232,7 +235,7 @@ class LocalEngine(Engine):
         edges = loaded.sets.within(step.edges, step.within)
         runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
-        return self._settled(runs.run(step, whole, loaded.rows(step.output)))
+        return self._settled(self._columns.stored(runs.run(step, whole, loaded.rows(step.output))))
 
     def score(self, step: ScoreStep, rows: Handle) -> Tensor:
         """Return the gradient that `scoring` finds for the output rows. [rows, width] -> [rows, width]."""
@@ -305,7 +308,8 @@ class LocalEngine(Engine):
         if contributions.source_gradients == "summed":
             return contributions.rows
         block = self._loaded.sets.within(contributions.edges, step.within).block
-        return reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)
+        summed = reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)
+        return self._settled(self._columns.stored(summed))
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage on its vertices."""

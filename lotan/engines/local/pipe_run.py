@@ -159,11 +159,9 @@ class PipeRun:
 
     def _stored(self, handle: Handle) -> Handle:
         """Return the rows, or a copy in files if columns lie there."""
-        if self._columns.mapped is None:
-            return handle
         if isinstance(handle, Contributions):
             return replace(handle, rows=self._stored(handle.rows))
-        return self._columns.new(len(handle), handle.shape[1:]).copy_(handle)
+        return self._columns.stored(handle)
 
     def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         a_pass, step = self._pass, self._step

@@ -181,8 +181,9 @@ class _Patch:
             return
         with self._lock:
             self._tracing += 1
-            self._apply(model)
         try:
+            with self._lock:
+                self._apply(model)
             yield
         finally:
             with self._lock:

@@ -140,6 +140,34 @@ def test_pages_that_were_given_back_keep_their_numbers_and_leave_the_process() -
     assert memory.new(0).numel() == 0
 
 
+def test_a_file_goes_with_its_last_tensor() -> None:
+    memory = MappedMemory()
+    column = memory.new(1000)
+    part = column[10:20]
+    del column
+    assert len(memory._maps) == 1
+    del part
+    assert len(memory._maps) == 0
+
+
+def test_columns_that_a_graph_has_kept_are_made_anew_in_files() -> None:
+    graph = lotan.datasets.generate(300, 1500, width=8, classes=3, seed=2)
+    job = job_of(MODELS["GraphSAGE, max"](), graph)
+    with closing(LocalEngine()) as engine:
+        engine.load(graph, job.plan)
+    with closing(LocalEngine(on_disk=True)) as engine:
+        engine.load(graph, job.plan)
+        (hoisted,) = job.plan.hoisted
+        assert engine.static(hoisted.name).untyped_storage().data_ptr() in engine._mapped._maps
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_mount(), reason="this system has no folder in memory at /dev/shm")
+def test_a_folder_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
+    with pytest.raises(EngineError, match="in files in /dev/shm, which is itself in memory; set TMPDIR"):
+        check_room(1)
+
+
 def test_no_file_outlives_its_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     opened, model = psutil.Process().num_fds(), MODELS["GAT"]()
