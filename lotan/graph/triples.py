@@ -32,7 +32,10 @@ def triples_at(given: str | Path, folders: tuple[Path, ...]) -> Path | None:
     """
     path = expanded(given)
     places = [path, *(folder / path for folder in folders if len(path.parts) == 1)]
-    return next((place for place in places if (place / "train.txt").is_file() or archive_in(place).is_file()), None)
+    try:
+        return next((place for place in places if (place / "train.txt").is_file() or archive_in(place).is_file()), None)
+    except (OSError, ValueError):  # the name is too long for a file, or has a zero byte
+        return None
 
 
 def archive_in(folder: Path) -> Path:

@@ -55,6 +55,8 @@ class Graph:
     def origin(self) -> str:
         return "memory" if self.session is None else "spark"
 
+    on_connect = False
+
     def tables(self) -> tuple[Session | None, Session | None]:
         return self.session, self.session
 
