@@ -391,7 +391,7 @@ JVM = {
     "free bytes never grow together in Java": Fault(
         SCALA,
         "if (before != null && before.getValue == from) from = before.getKey",
-        "",
+        "if (before != null && before.getValue < 0) from = before.getKey",
         ("lotan.messenger.ExtentsSuite",),
     ),
     "sums of float64 have only their first term": Fault(
