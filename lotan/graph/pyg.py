@@ -49,10 +49,10 @@ def arrays_of(data: Any) -> dict[str, Any]:
         "label": _label(data, len(x)),
         "split": _split(data, len(x)),
         "ids": ids,
-        "vertex_weight": _vertex_weight(data, len(x)),
+        "vertex_weight": _of_vertices(data, "vertex_weight", len(x), "one number for each vertex"),
         "edge_attr": _of_edges(data, "edge_attr", edges, "numbers"),
         "edge_type": _of_edges(data, "edge_type", edges, "integers"),
-        "batch": _batch(data, len(x)),
+        "batch": _of_vertices(data, "batch", len(x), f"a group for each vertex, [{len(x)}]"),
     }
 
 
@@ -143,16 +143,6 @@ def _weight(data: Any, edges: int) -> Array | None:
     return array
 
 
-def _vertex_weight(data: Any, vertices: int) -> Array | None:
-    value = _attribute(data, "vertex_weight")
-    if value is None:
-        return None
-    weight = _array("vertex_weight", value)
-    if weight.shape != (vertices,):
-        raise GraphError(f"data.vertex_weight: has shape {list(weight.shape)}; expected one number for each vertex.")
-    return weight
-
-
 def _of_edges(data: Any, name: str, edges: int, what: str) -> Array | None:
     """Return an attribute that has a row for each edge, or None if there is none."""
     value = _attribute(data, name)
@@ -181,14 +171,14 @@ def _label(data: Any, vertices: int) -> Array | None:
     return label
 
 
-def _batch(data: Any, vertices: int) -> Array | None:
-    """Return the group of each vertex, or None if the data have no `batch`."""
-    value = _attribute(data, "batch")
+def _of_vertices(data: Any, name: str, vertices: int, expected: str) -> Array | None:
+    """Return an attribute with one number for each vertex, or None if there is none."""
+    value = _attribute(data, name)
     if value is None:
         return None
-    array = _array("batch", value)
+    array = _array(name, value)
     if array.shape != (vertices,):
-        raise GraphError(f"data.batch: has shape {list(array.shape)}; expected a group for each vertex, [{vertices}].")
+        raise GraphError(f"data.{name}: has shape {list(array.shape)}; expected {expected}.")
     return array
 
 
