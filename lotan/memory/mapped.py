@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -43,14 +44,10 @@ def check_room(size: int) -> None:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of the file system that a folder lies on; where Linux's table of mounts is missing, nothing."""
-    try:
-        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    except OSError:
-        return ""
+    """Return the type of the file system that a folder lies on, or an empty text if the system does not say."""
     real = folder.resolve()
-    above = [words for words in mounts if real.is_relative_to(words[1])]
-    return max(above, key=lambda words: len(words[1]))[2] if above else ""
+    above = [mount for mount in psutil.disk_partitions(all=True) if real.is_relative_to(mount.mountpoint)]
+    return max(above, key=lambda mount: len(mount.mountpoint)).fstype if above else ""
 
 
 class MappedMemory:
