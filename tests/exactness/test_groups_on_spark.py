@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
-import lotan
-from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.jar import JAR
-from lotan.training.learner import weights_of
 from tests.exactness.groups import ATTENTION, BY_GROUP, grouped_graph, model_of
-from tests.exactness.test_norms import assert_same_bits
-from tests.exactness.test_norms_on_spark import assert_close, planned_for
+from tests.exactness.test_norms_on_spark import assert_pass_equals_local
 
 pytestmark = [
     pytest.mark.spark,
@@ -34,21 +27,9 @@ def others_than(*usual: str) -> list[object]:
 
 
 def assert_equals_local(name, kind, engine):
-    """Compare a training pass that also evaluates with that of the local engine, and with itself run again."""
-    model = model_of(name)
-    job = lotan.Trainer(
-        model, grouped_graph(grouped=name not in WITHOUT, groups=1 if name in ATTENTION else 4), engine="local"
-    ).job
-    a_pass = Pass(1, weights_of(model), seed=0)
-    with closing(engine), closing(LocalEngine(chunk_rows=8)) as local:
-        plan = planned_for("local", job).plan
-        local.load(job.graph, plan)
-        expected = run(local, plan, plan.training(True), a_pass)
-        plan = planned_for(kind, job).plan
-        engine.load(job.graph, plan)
-        outcomes = [run(engine, plan, plan.training(True), a_pass) for _ in range(2)]
-    assert_close(outcomes[0], expected)
-    assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
+    """The same as `assert_pass_equals_local`, for a model that reduces by groups."""
+    graph = grouped_graph(grouped=name not in WITHOUT, groups=1 if name in ATTENTION else 4)
+    assert_pass_equals_local(model_of(name), graph, kind, engine)
 
 
 @pytest.mark.parametrize("name", others_than("max", "VirtualNode", "SGFormer"))

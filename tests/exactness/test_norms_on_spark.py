@@ -59,10 +59,15 @@ OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*NORMS, *FU
 
 
 def assert_equals_local(name, kind, engine):
-    """Compare a training pass that also evaluates with that of the local engine, and with itself run again."""
+    """The same as `assert_pass_equals_local`, for a layer that normalises."""
     drawn: Sample = sample(seed=len(name), share=0.6 if len(name) % 2 else 0.05)
-    job = lotan.Trainer(model_of(name), drawn.graph, engine="local").job
-    a_pass = Pass(1, weights_of(model_of(name)), seed=0)
+    assert_pass_equals_local(model_of(name), drawn.graph, kind, engine)
+
+
+def assert_pass_equals_local(model, graph, kind, engine):
+    """Compare a training pass that also evaluates with that of the local engine, and with itself run again."""
+    job = lotan.Trainer(model, graph, engine="local").job
+    a_pass = Pass(1, weights_of(model), seed=0)
     with closing(engine), closing(LocalEngine(chunk_rows=8)) as local:
         plan = planned_for("local", job).plan
         local.load(job.graph, plan)
