@@ -116,7 +116,7 @@ class Known:
 
         Args:
             vertex: The vertex of each query. [asked]
-            relation: Its relation. [asked]
+            relation: The relation of each query. [asked]
 
         Returns:
             For each answer the number of its query among those asked, and the vertex. Both [answers].

@@ -121,7 +121,7 @@ def vertices_of(model: torch.nn.Module, graph: Graph) -> int | None:
 
 
 Unseen = Literal["error", "mean"]
-"""What a vertex without a learned row gets in a prediction: an error, or the mean of all rows."""
+"""The ways to treat a vertex without a learned row in a prediction: raise an error, or give it the mean of all rows."""
 
 
 def by_id(
@@ -134,7 +134,7 @@ def by_id(
         learned: The names of those with a row for each vertex.
         known: The ids of the rows, ascending.
         ids: The ids of the graph's vertices, ascending.
-        unseen: What a vertex without a row gets.
+        unseen: The way to treat a vertex without a row.
 
     Raises:
         GraphError: If vertices have no row and `unseen` is "error". It names how many there are, and some of them.

@@ -105,7 +105,7 @@ class TrainedModel:
             graph: A graph with features as wide as those of training.
             pairs: A table in memory with `src` and `dst`, and `relation` if the links of training had relations: a DataFrame
                 of pandas or polars, an Arrow table, or a dict of arrays.
-            unseen: As for `predict`.
+            unseen: The same as in `predict`.
             options: Engine settings, as for `Trainer`.
 
         Returns:
@@ -136,7 +136,7 @@ class TrainedModel:
             queries: A table in memory with `src`, and `relation` if the links of training had relations.
             k: The number of destinations for each query, at most.
             exclude_known: True to leave out destinations to which the graph has a link of that relation, of any split.
-            unseen: As for `predict`.
+            unseen: The same as in `predict`.
             options: Engine settings, as for `Trainer`.
 
         Returns:
@@ -192,7 +192,7 @@ class TrainedModel:
             config: The settings, with those of the engine.
             use: A function of a DataFrame, pandas or Spark, with `id` and `values` (the output row as an array of
                 float), and of Spark's name for the type of ids.
-            unseen: As in `predict`.
+            unseen: The same as in `predict`.
         """
         config = for_learned_rows(config, self.spec)
         check_engine(config, graph)
