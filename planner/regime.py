@@ -11,7 +11,7 @@ Source: Waleffe et al., MariusGNN (EuroSys 2023), section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
 from typing import Literal
@@ -53,7 +53,16 @@ class Sampling:
 
     def __str__(self) -> str:
         of = "" if self.targets is None else f" links (~{self.targets:,} vertices with negatives)"
-        return f"batch size {self.batch_size:,}{of}, fanouts {', '.join(map(str, self.fanouts)) or 'none'}"
+        return batches_in_words(self.batch_size, self.fanouts, of)
+
+
+def batches_in_words(batch_size: int, fanouts: Sequence[Fanout], of: str = "") -> str:
+    """Return the sizes of batches in words; `of` says what the examples are.
+
+    >>> batches_in_words(1024, (10, "all"))
+    'batch size 1,024, fanouts 10, all'
+    """
+    return f"batch size {batch_size:,}{of}, fanouts {', '.join(map(str, fanouts)) or 'none'}"
 
 
 def statistics_of_batch(known: Statistics, sampling: Sampling) -> Statistics:

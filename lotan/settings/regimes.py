@@ -8,7 +8,7 @@ from numbers import Integral
 
 from lotan.arguments import described, require_count, wrong
 from lotan.errors import ConfigurationError
-from planner.regime import MOST_FANOUTS, Fanout
+from planner.regime import MOST_FANOUTS, Fanout, batches_in_words
 
 ALL: Fanout = "all"
 BATCHES_AHEAD = 2
@@ -63,7 +63,7 @@ class MiniBatch:
         object.__setattr__(self, "fanouts", _fanouts(self.fanouts))
 
     def __str__(self) -> str:
-        return f"batch size {self.batch_size:,}, fanouts {', '.join(map(str, self.fanouts)) or 'none'}"
+        return batches_in_words(self.batch_size, self.fanouts)
 
 
 Regime = FullBatch | MiniBatch
