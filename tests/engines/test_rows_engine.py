@@ -242,6 +242,15 @@ def test_a_graph_of_the_users_session_leaves_no_view_and_no_setting(spark: Spark
     assert {name: spark.conf.get(name) for name in before} == before
 
 
+def test_a_users_view_is_found_after_a_graph_from_memory_was_loaded(spark: SparkSession, workers: Session) -> None:
+    spark.range(3).createOrReplaceTempView("rows_engine_view")
+    try:
+        with closing(on_rows(Job(BY_NAME["gcn"], Options()), spark, workers)):
+            assert SparkSession.active().table("rows_engine_view").count() == 3
+    finally:
+        spark.catalog.dropTempView("rows_engine_view")
+
+
 def two_epochs(job: Job, engine: RowsEngine) -> list[bytes]:
     """Weights after two steps of descent, bit for bit."""
     job.parameters = {name: p.clone() for name, p in job.start.items()}

@@ -22,7 +22,16 @@ from lotan.engines.rows.held import CollectionHandle, ColumnHandle, Contribution
 from lotan.engines.rows.levels import within
 from lotan.engines.rows.pipe import PLAIN, PipeBuilder, Site
 from lotan.engines.rows.pipe_task import VERTEX
-from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_over, open_session, pin
+from lotan.engines.rows.placement import (
+    ID,
+    PART,
+    Pinned,
+    Placement,
+    active_session_kept,
+    brought_over,
+    open_session,
+    pin,
+)
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, load_tables
@@ -134,10 +143,13 @@ class RowsEngine(Engine):
         weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
         shuffled_before = shuffle_bytes(self._session.sparkContext)
         naming = named_jobs(self._session.sparkContext, "loading the graph in rows")
-        with naming, brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
-            tables = load_tables(
-                vertices, edges, Needs.of(plan, graph.statistics.edge_data), self._placement, chunk_rows, weighted
-            )
+        with naming:
+            with active_session_kept(self._session):
+                frames = graph.frames(self._session)
+            with brought_over(self._session, frames) as (vertices, edges):
+                tables = load_tables(
+                    vertices, edges, Needs.of(plan, graph.statistics.edge_data), self._placement, chunk_rows, weighted
+                )
         try:
             commits = Commits(self._link, plan)
         except BaseException:

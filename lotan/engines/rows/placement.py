@@ -66,6 +66,25 @@ def open_session(spark: SparkSession, partitions: int, batch_rows: int) -> Spark
 
 
 @contextmanager
+def active_session_kept(spark: SparkSession) -> Iterator[None]:
+    """Leaves that session active which was active before the block.
+
+    PySpark makes a session active when it creates a frame. In a session of ours a user's views could not be found.
+    """
+    active = SparkSession.getActiveSession()
+    try:
+        yield
+    finally:
+        # PySpark has no public way to say which session is active, and remembers it itself beside the JVM.
+        SparkSession._activeSession = active
+        sessions = SparkSession._get_j_spark_session_class(spark._jvm)
+        if active is None:
+            sessions.clearActiveSession()
+        else:
+            sessions.setActiveSession(active._jsparkSession)
+
+
+@contextmanager
 def brought_over(session: SparkSession, frames: Sequence[DataFrame]) -> Iterator[list[DataFrame]]:
     """Yield frames of another session as frames of `session`. The views that carry them are dropped after the block."""
     names: list[str] = []
