@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -39,6 +40,10 @@ So would Spark's drawings and checks of each plan; and with less room, Java drop
 
 # A shell that starts a suite in the background has it ignore SIGINT, and so would every process that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# pytest listens to all loggers that do not pass on what they hear. If anyone listens to this one, torch formats a traceback
+# for every tensor of a model that is traced: a fifth of what tracing takes.
+logging.getLogger("torch.__trace").addHandler = lambda handler: None  # type: ignore[method-assign]
 
 # Spark's Python workers and the processes that tests start run this interpreter on this checkout.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
