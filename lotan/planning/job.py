@@ -37,7 +37,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.settings.tasks import LinkPrediction, excludes_targets, label_task
-from lotan.tracing import few_of, takes_tensors, trace
+from lotan.tracing import few_of, takes_tensors, trace_modes
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
@@ -419,7 +419,7 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     weighted = takes_tensors(model) and sizes.weighted
     given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
     given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph), "groups": graph.groups}
-    return trace(model, width, training=True, **given), trace(model, width, training=False, **given)
+    return trace_modes(model, width, **given)
 
 
 def takes_roots(spec: Spec) -> bool:

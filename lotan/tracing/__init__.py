@@ -9,9 +9,10 @@ calls with the model itself on a small graph.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Hashable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,12 +27,13 @@ from lotan.tracing.pyg import Importer, ImporterByType
 from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
 from lotan.tracing.signature import Wanted, takes_tensors, wanted
+from lotan.tracing.training_mode import in_mode, watched_flags
 from lotan.tracing.transcript import Transcript
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
 from planner.vertex_types import VertexTypes
 
-__all__ = ["few_of", "forget_traces", "may_have_rows", "takes_tensors", "trace"]
+__all__ = ["few_of", "forget_traces", "may_have_rows", "takes_tensors", "trace", "trace_modes"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
@@ -43,7 +45,32 @@ _NORMED = (
 TRACING = threading.RLock()
 """Only one model is traced at a time, because torch.fx records one at a time."""
 
-_TRACED: dict[Hashable, Spec] = {}
+
+class _Traced(NamedTuple):
+    spec: Spec
+    by_mode: bool  # the forward asks whether the model is in training
+
+
+_TRACED: dict[Hashable, _Traced] = {}
+
+
+def trace_modes(
+    model: torch.nn.Module,
+    width: int,
+    data: EdgeData = NO_EDGE_DATA,
+    weighted: bool = False,
+    few: tuple[int, int] | None = None,
+    types: VertexTypes | None = None,
+    vertices: int | None = None,
+    groups: int | None = None,
+) -> tuple[Spec, Spec]:
+    """Return the Specs of a model in training and in evaluation. A forward that never reads `training` is traced once.
+
+    The arguments and errors are those of `trace`.
+    """
+    columns = _columns(model, width, data, weighted, types, vertices, groups)
+    train = _trace(model, columns, True, few)
+    return train.spec, (_trace(model, columns, False, few) if train.by_mode else train).spec
 
 
 def trace(
@@ -84,19 +111,25 @@ def trace(
         >>> sum(call.op == "lotan.aggregate" for call in spec.calls)
         2
     """
+    return _trace(model, _columns(model, width, data, weighted, types, vertices, groups), training, few).spec
+
+
+def _columns(
+    model: torch.nn.Module,
+    width: int,
+    data: EdgeData,
+    weighted: bool,
+    types: VertexTypes | None,
+    vertices: int | None,
+    groups: int | None,
+) -> GraphColumns:
+    """Return the columns on which a model is traced, or refuse a model that no trace could follow."""
     _require_plain_weights(model)
     _require_float32(model)
     _require_no_hooks(model)
-    form, columns = form_of(model), GraphColumns(width, data, weighted, types, groups=groups)
-    columns = _with_learned(columns, learned_rows(model, vertices), vertices)
-    if form is None:
-        return _trace(model, columns, training, few)
-    key = form, columns, training, few
-    if key not in _TRACED:
-        while len(_TRACED) >= MOST_TRACED:
-            _TRACED.pop(next(iter(_TRACED)))
-        _TRACED[key] = _trace(model, columns, training, few)
-    return _TRACED[key]
+    return _with_learned(
+        GraphColumns(width, data, weighted, types, groups=groups), learned_rows(model, vertices), vertices
+    )
 
 
 def _with_learned(columns: GraphColumns, learned: tuple[str, ...], vertices: int | None) -> GraphColumns:
@@ -130,7 +163,20 @@ def few_of(vertices: int, edges: int) -> tuple[int, int] | None:
     return min(vertices, SAMPLE_VERTICES), min(edges, SAMPLE_EDGES)
 
 
-def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> Spec:
+def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> _Traced:
+    """Trace a model, or return the trace of an earlier one of the same form."""
+    form = form_of(model)
+    if form is None:
+        return _trace_anew(model, columns, training, few)
+    key = form, columns, training, few
+    if key not in _TRACED:
+        while len(_TRACED) >= MOST_TRACED:
+            _TRACED.pop(next(iter(_TRACED)))
+        _TRACED[key] = _trace_anew(model, columns, training, few)
+    return _TRACED[key]
+
+
+def _trace_anew(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> _Traced:
     """Trace a model. An embedding that only happens to have as many rows as there are vertices is an ordinary parameter."""
     own = learned_rows(model, None)
     if columns.learned == own:
@@ -144,7 +190,7 @@ def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: t
         raise error
 
 
-def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> Spec:
+def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> _Traced:
     asked = wanted(model, columns)
     importer = _importer(asked, columns)
     parameters = {
@@ -152,13 +198,14 @@ def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
-    with TRACING, uncompiled(), _mode(model, training), nullcontext() if importer is None else without_caches(model):
-        recording = record(model, parameters, columns, importer)
+    with TRACING, uncompiled(), in_mode(model, training), nullcontext() if importer is None else without_caches(model):
+        with watched_flags(model) as reads:
+            recording = record(model, parameters, columns, importer)
         spec = Transcript(columns.width, specs, recording).spec()
         check_trace(model, parameters, spec, columns.data, importer)
         if few is not None and columns.types is None:
             check_on_few(model, parameters, spec, few, columns.data, importer)
-    return spec
+    return _Traced(spec, reads.any)
 
 
 def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
@@ -217,14 +264,3 @@ def _require_no_hooks(model: torch.nn.Module) -> None:
             f"{found[0]} has a hook on its gradients, which would never run, because a plan computes them; freeze parameters by "
             "requires_grad_(False), give them another learning rate by groups of the optimizer, or use clip_grad_norm"
         )
-
-
-@contextmanager
-def _mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
-    flags = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, flag in flags:
-            module.training = flag

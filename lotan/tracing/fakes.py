@@ -66,7 +66,7 @@ class Fakes:
     """
 
     def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], given: GraphColumns) -> None:
-        self._mode = FakeTensorMode(shape_env=environment)
+        self._mode = fake_mode(environment)
         self._counts = _primes(FIRST_COUNT)
         self._types = given.types
         self._parts = _one_type(given) if given.types is None else _several_types(given.types)
@@ -164,6 +164,13 @@ def _several_types(types: VertexTypes) -> _Parts:
             for name in (edge_set("graph", relation), edge_set("self_loops", relation)):
                 columns[f"gcn_scale@{name}"] = destination
     return _Parts(types.widths, sets, columns, (LOOP,))
+
+
+def fake_mode(environment: ShapeEnv) -> FakeTensorMode:
+    """Return the mode of a recording's fake tensors, which remembers no operators: few are called twice on equal shapes."""
+    mode = FakeTensorMode(shape_env=environment)
+    mode.cache_enabled = False
+    return mode
 
 
 def fake(mode: FakeTensorMode, value: Tensor, rows: int) -> Tensor:

@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lotan.errors import ModelError
-from lotan.tracing.fakes import FIRST_COUNT, Fakes, Symbols, fake, other_counts
+from lotan.tracing.fakes import FIRST_COUNT, Fakes, Symbols, fake, fake_mode, other_counts
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.learned import VertexNumbers
 from lotan.tracing.pyg import Importer, one_tensor
@@ -100,7 +99,7 @@ def record_rows(module: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Record
     """
     scope = Scope(module)
     environment = _Environment(scope)
-    mode = FakeTensorMode(shape_env=environment)
+    mode = fake_mode(environment)
     empty = [torch.empty(FIRST_COUNT, *value.shape[1:], dtype=value.dtype) for value in inputs.values()]
     fakes = [fake(mode, value, 0) for value in empty]
 
