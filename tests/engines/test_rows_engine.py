@@ -125,7 +125,7 @@ GRID = [
 ]
 
 
-BY_DAY = [("attention", "pruned"), ("residual_max", "general without RGB")]
+BY_DAY = [("attention", "pruned"), ("residual_max", "pruned")]
 
 
 @pytest.mark.parametrize(("model", "options"), at_night(GRID, unless=BY_DAY))

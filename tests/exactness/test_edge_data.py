@@ -221,7 +221,7 @@ ON_ROWS = [("GINE", 1), ("RGCN mean", 3), ("loops mean", 3), ("loops max", 2), (
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "partitions"), at_night(ON_BLOCKS, unless=[("loops mean", 3), ("deep", 7)]))
+@pytest.mark.parametrize(("name", "partitions"), at_night(ON_BLOCKS, unless=[("deep", 7)]))
 def test_blocks_equal_autograd(spark, name, partitions):
     check(name, sample(partitions), engine="blocks", partitions=partitions, chunk_rows=4)
 

@@ -97,7 +97,8 @@ def test_rows_equal_local(spark, workers, name):
     assert_equals_local(name, "rows", RowsEngine(spark, workers.link, workers.endpoint, settings))
 
 
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
 def test_trains_as_plain_torch(spark, engine):
     drawn, model = sample(seed=3, share=0.2), model_of("BatchNorm1d, mean of all steps")
     ours, found = trained(model, drawn, engine=engine, partitions=3)

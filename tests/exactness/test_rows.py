@@ -182,7 +182,8 @@ def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name, spark, wo
 EVALUATED = [("GCN, three layers, jumping", True), ("GAT", False)]
 
 
-@pytest.mark.parametrize(("name", "reused"), at_night(EVALUATED, unless=EVALUATED[:1]))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "reused"), EVALUATED)
 def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(name, reused, spark, workers):
     """Where few more are evaluated than trained; also where one pass does for both."""
     drawn = of_all_splits(sample(8, vertices=24, edges=20, weighted=CASES[name].weights), [0, 9], more=5)
@@ -198,7 +199,8 @@ def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(na
     np.testing.assert_allclose(counted, evaluated(name, whole, drawn, 8), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", at_night([("GCN",), ("own layer",)], unless=[("GCN",)]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["GCN", "own layer"])
 def test_passes_on_all_vertices_between_pruned_ones(name, spark, workers):
     """Workers hold columns and edges by chunk: evaluation wants whole chunks of those that training cuts."""
     drawn = few(name, 2, [0, 9])

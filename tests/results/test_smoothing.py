@@ -74,7 +74,8 @@ def test_predictions_are_corrected_and_smoothed_as_in_pyg(options: dict[str, obj
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
 def test_both_run_on_spark(spark, engine: str) -> None:
     graph = in_spark(messy_graph(), spark)
     found = lotan.LabelPropagation(3, 0.9).predict(graph, engine=engine, partitions=3)

@@ -72,7 +72,8 @@ def test_trains_as_in_pyg(name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["BatchNorm", pytest.param("GraphSizeNorm", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["BatchNorm", "GraphSizeNorm"])
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
 

@@ -15,7 +15,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
-    "engine", ["rows", pytest.param("blocks", marks=pytest.mark.skipif(not JAR.is_file(), reason="there is no jar"))]
+    "engine",
+    [
+        pytest.param("rows", marks=pytest.mark.nightly),
+        pytest.param("blocks", marks=pytest.mark.skipif(not JAR.is_file(), reason="there is no jar")),
+    ],
 )
 def test_the_same_as_on_local(spark: SparkSession, engine: str) -> None:
     graph = Data().graph

@@ -18,7 +18,6 @@ import lotan
 from lotan.results.report import write_report
 from lotan.results.run import Run
 from lotan.results.trained_model import load
-from tests.exactness.steps import at_night
 from tests.training.test_accuracy import normalized, train
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -131,7 +130,8 @@ OTHER_TASKS = {
 }
 
 
-@pytest.mark.parametrize("kind", at_night([(kind,) for kind in OTHER_TASKS], unless=[("targets",)]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", OTHER_TASKS)
 def test_other_tasks_equal_local(spark: SparkSession, kind: str) -> None:
     """Arrays of labels, targets and weights of classes go through Spark; a vertex of no label is left out."""
     vertices, edges = _tables()
