@@ -25,7 +25,7 @@ def in_mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
 
 @dataclass
 class Reads:
-    """What was read in a block: `any` is True if some module's `training` flag was."""
+    """Tells what a block has read: `any` is True if it was the `training` flag of some module."""
 
     any: bool = False
 
