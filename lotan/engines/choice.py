@@ -18,7 +18,6 @@ from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
-from planner.nodes import Aggregate, topological
 from planner.shares import DRIVER_BYTES
 from planner.spec import Spec
 from planner.statistics import Statistics

@@ -16,10 +16,10 @@ from lotan.engines.choice import (
     ENGINES,
     EngineChoice,
     check_able,
-    lacks_room,
     check_edge_data,
     choose_engine,
     idle_settings,
+    lacks_room,
     limit_notes,
     slow_choice,
 )

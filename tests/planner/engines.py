@@ -11,9 +11,7 @@ from planner.traits import ONE_PROCESS, EngineTraits
 
 _ON_SPARK = EngineTraits("rows", in_process=False, chunking="partitions", memory="workers")
 
-LOCAL = replace(
-    ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "sparse_rows")
-)
+LOCAL = replace(ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "sparse_rows"))
 ROWS = replace(
     _ON_SPARK,
     widest_total=4096,

@@ -122,6 +122,21 @@ def test_nothing_is_pruned_where_edges_are_turned_round() -> None:
     assert "a layer sums over edges turned round" in plan.explain(stage="all")
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_engines_drop_the_same_edges_where_these_are_turned_round(spark: object) -> None:
+    losses = {}
+    for engine in ("local", "blocks", "rows"):
+        torch.manual_seed(0)
+        model = pyg.GATConv(WIDTH, 3, heads=2, concat=False, dropout=0.5, flow="target_to_source")
+        settings = {"optimizer": lotan.SGD(lr=0.05), "epochs": 2, "seed": 3, "progress": False}
+        run = lotan.Trainer(model, messy_graph(), engine=engine, **settings).fit()
+        losses[engine] = [epoch["loss"] for epoch in run.history]
+    assert losses["blocks"] == pytest.approx(losses["local"], abs=1e-5)
+    assert losses["rows"] == pytest.approx(losses["local"], abs=1e-5)
+
+
 class Own(MessagePassing):
     """A layer of one's own that sums where edges begin."""
 
