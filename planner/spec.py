@@ -58,14 +58,13 @@ tables have no order. "reversed" and "reversed_self_loops" have the edges of the
 "graph:3" and "self_loops:3" are the same of the edges of type 3 alone.
 """
 
-Ability = Literal["edge_columns", "edge_data", "extremes", "learned_rows", "reversed_edges", "sparse_rows"]
+Ability = Literal["edge_columns", "edge_data", "extremes", "learned_rows", "sparse_rows"]
 """An ability that some Graph Engines lack.
 
 "edge_columns": hold values of edges and compute with them. "edge_data": give the columns of `planner.edge_columns` to
 stages.
 "extremes": take a maximum or minimum over in-edges.
 "learned_rows": read a parameter that has a row for each vertex as a column, and hand in its gradient.
-"reversed_edges": collect along edges turned round, and normalise or compare values on them.
 "sparse_rows": give the features to stages as their non-zero numbers.
 """
 

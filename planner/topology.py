@@ -18,12 +18,15 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.turning import reversed_sets
 
 EDGE_BYTES = 24  # bytes of an edge: both directions of both edge sets, and its part of the halo
+TURNED_EDGE_BYTES = 16  # the same of edges turned round, in their own direction only
 VERTEX_BYTES = 40  # bytes of a vertex: id, row key, places
 POSITION_BYTES = 4  # bytes of the position of a row, of an edge, or of a row's first edge; also of a weight
 KEY_BYTES = 8  # bytes of an edge's row key
 DATA_COPIES = 3  # copies of edges' attributes and types: with each of the two edge sets, and in chunks
+TURNED_DATA_COPIES = 2  # the copies beside them if edges are turned round too
 
 Scope = tuple[EdgeSet, int | None]
 """An edge set, and the level up to which its edges end; None: all edges."""
@@ -37,8 +40,10 @@ def topology(plan: Plan, statistics: Statistics, partitions: int) -> int:
         statistics: The statistics of the graph.
         partitions: The number of blocks.
     """
+    turns = bool(reversed_sets(plan))  # the vertices and edges are held a second time
     edges = max(statistics.edge_count("graph"), statistics.edge_count("self_loops"))
-    first = VERTEX_BYTES * statistics.vertices + EDGE_BYTES * edges
+    of_edge = EDGE_BYTES + TURNED_EDGE_BYTES * turns
+    first = (1 + turns) * VERTEX_BYTES * statistics.vertices + of_edge * edges
     return first + data_bytes(plan, statistics) + made_on_use(plan, statistics, partitions)
 
 
@@ -48,7 +53,8 @@ def data_bytes(plan: Plan, statistics: Statistics) -> int:
     One more number an edge tells whether it is a self-loop.
     """
     read = relations_of(plan) or any(stage.edge_columns(edges) for stage in plan.stages for edges in stage.edge_sets)
-    return DATA_COPIES * 4 * (statistics.edge_data.numbers + 1) * statistics.edges if read else 0
+    copies = DATA_COPIES + TURNED_DATA_COPIES * bool(reversed_sets(plan))
+    return copies * 4 * (statistics.edge_data.numbers + 1) * statistics.edges if read else 0
 
 
 def made_on_use(plan: Plan, statistics: Statistics, partitions: int) -> int:

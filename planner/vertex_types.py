@@ -1,8 +1,8 @@
 """The types of vertices of a graph that has several, and the relations between them.
 
 All vertices lie in one table. The features of a type of width w are its first w columns, and what lies beyond is 0. The last
-column holds the number of the vertex's type. The type of an edge is the number of its relation. So such a graph is laid out,
-moved and checked as any other.
+column holds the number of the vertex's type. The type of an edge is the number of its relation, and the attributes of a
+relation's edges are their first columns in the same way. So such a graph is laid out, moved and checked as any other.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ class VertexTypes:
     widths: tuple[int, ...]  # the number of features of each type; 0 for none
     relations: tuple[Relation, ...]  # by the type of the edges
     task: str  # the type of vertices that have labels and splits
+    edge_widths: tuple[
+        int, ...
+    ] = ()  # the number of attributes of each relation's edges, 0 for none; () if none have any
 
     @property
     def width(self) -> int:
@@ -49,6 +52,14 @@ class VertexTypes:
         """Return the numbers of the types of a relation's sources and destinations."""
         source, _, destination = self.relations[relation]
         return self.names.index(source), self.names.index(destination)
+
+    def attributes(self, relation: int) -> int:
+        """Return the number of attributes of a relation's edges.
+
+        >>> VertexTypes(("a",), (2,), (("a", "to", "a"), ("a", "by", "a")), "a", (0, 3)).attributes(1)
+        3
+        """
+        return self.edge_widths[relation] if self.edge_widths else 0
 
     @property
     def words(self) -> str:

@@ -16,16 +16,13 @@ from lotan.settings.regimes import MiniBatch
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
-from planner.edge_sets import is_reversed
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
-from planner.nodes import Aggregate, topological
 from planner.shares import DRIVER_BYTES
 from planner.spec import Spec
 from planner.statistics import Statistics
 from planner.steps.total import TotalStep
 from planner.traits import EngineTraits
-from planner.turning import reversed_sets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -215,19 +212,6 @@ def check_edge_data(choice: EngineChoice, spec: Spec) -> None:
     )
 
 
-def lacks_reversed(engine: str, planned: Planned) -> str | None:
-    """Return the reason why an engine cannot run a plan that reads edges turned round, or None if it can."""
-    if "reversed_edges" in ENGINES[engine].abilities or not reversed_sets(planned.plan):
-        return None
-    nodes = topological(planned.logical)
-    layers = dict.fromkeys(node.layer for node in nodes if isinstance(node, Aggregate) and is_reversed(node.edges))
-    named = f"layer {', '.join(map(repr, filter(None, layers)))}" if any(layers) else "the model"
-    return (
-        "where edges begin it only sums rows of vertices, also scaled by arithmetic on both ends and the weight; "
-        f"{named} does more there, such as a softmax, a maximum or a learnt map, or leaves out self-loops"
-    )
-
-
 def lacks_room(engine: str, planned: Planned) -> str | None:
     """Return the reason why an engine cannot run a plan that has a wide reduction over all vertices, or None if it can."""
     most = ENGINES[engine].widest_total
@@ -241,26 +225,15 @@ def lacks_room(engine: str, planned: Planned) -> str | None:
     )
 
 
-def unable(engine: str, planned: Planned) -> str | None:
-    """Return the reason why an engine cannot run a plan, or None if it can."""
-    return lacks_reversed(engine, planned) or lacks_room(engine, planned)
-
-
 def check_able(choice: EngineChoice, planned: Planned) -> None:
     """Check that an engine can run a plan.
 
     Raises:
         ConfigurationError: If it cannot.
     """
-    reason = unable(choice.name, planned)
+    reason = lacks_room(choice.name, planned)
     if reason is not None:
-        narrow = lacks_reversed(choice.name, planned) is None
-        fits = (
-            name
-            for name, traits in ENGINES.items()
-            if (traits.widest_total is None if narrow else "reversed_edges" in traits.abilities)
-        )
-        able = " or ".join(fits)
+        able = " or ".join(name for name, traits in ENGINES.items() if traits.widest_total is None)
         raise ConfigurationError(f"engine {choice.name} cannot train this model: {reason}; use engine {able}")
 
 

@@ -131,6 +131,17 @@ class ColumnNames:
         split, relation = (name if name in columns else None for name in (self.edge_split, self.relation))
         return replace(self, src=src, dst=dst, edge_features=features, edge_split=split, relation=relation)
 
+    def with_own_attributes(self, columns: Sequence[str]) -> ColumnNames:
+        """Return the names for a relation's table of edges, which may have no attributes where others have some.
+
+        >>> names = ColumnNames(edge_features="e_*")
+        >>> [names.with_own_attributes(columns).edge_features for columns in (["src", "e_1"], ["src"])]
+        ['e_*', None]
+        """
+        known = [name for name in columns if isinstance(name, str)]
+        here = any(fnmatchcase(name, given) for given in self.edge_feature_columns for name in known)
+        return self if here else replace(self, edge_features=None)
+
     def with_optional(self, columns: Sequence[str], given: Iterable[str] = ()) -> ColumnNames:
         """Return the names with the columns of edges that files may have, if they are there.
 

@@ -37,6 +37,8 @@ class HeteroGraph(Graph):
         label: as in `lotan.Graph` (default: "label").
         split: as in `lotan.Graph` (default: "split").
         weight: the name of a column of edges, which relations may lack; None if every edge weighs 1 (default: None).
+        edge_features: the columns of the edges' attributes, named as features are. They may differ in number from relation to
+            relation, and a relation may have none; None for no attributes (default: None).
         task_type: the type of vertices whose labels are to be learnt; None for the one that has labels (default: None).
         id: as in `lotan.Graph` (default: "id").
         src: as in `lotan.Graph` (default: "src", or "source" if that is there).
@@ -69,8 +71,9 @@ class HeteroGraph(Graph):
         src: str = "src",
         dst: str = "dst",
         vertex_weight: str | None = "vertex_weight",
+        edge_features: str | Sequence[str] | None = None,
     ) -> None:
-        names = column_names(features, label, split, weight, None, None, id, src, dst, vertex_weight)
+        names = column_names(features, label, split, weight, edge_features, None, id, src, dst, vertex_weight)
         given = [_tables(tables, what) for tables, what in ((vertices, "vertices"), (edges, "edges"))]
         if any(is_spark(table) for tables in given if hasattr(tables, "values") for table in tables.values()):
             from lotan.graph import typed_frames
@@ -90,15 +93,17 @@ class HeteroGraph(Graph):
             path: the folder.
             format: the format of the tables; None to take it from the files' endings, or else Parquet (default: None).
             spark: the session that reads the tables; None to read them in this process (default: None).
-            columns: the names of columns and `task_type`, as in the class. A column `weight` of edges is read if it is there.
+            columns: the names of columns and `task_type`, as in the class. Columns `weight` and `edge_attr` of edges are read
+                if they are there.
 
         Raises:
             GraphError: there is no such folder, or a table cannot be read.
         """
         vertices, edges = typed_folders.tables_of(path, format, spark)
-        found = (list(getattr(table, "column_names", None) or table.columns) for table in edges.values())
-        if "weight" not in columns and any("weight" in names for names in found):
-            columns["weight"] = "weight"
+        found = [list(getattr(table, "column_names", None) or table.columns) for table in edges.values()]
+        for argument, name in (("weight", "weight"), ("edge_features", "edge_attr")):
+            if argument not in columns and any(name in names for names in found):
+                columns[argument] = name
         return cls(vertices, edges, **columns)
 
     @classmethod
@@ -107,15 +112,18 @@ class HeteroGraph(Graph):
 
         Args:
             data: a `torch_geometric.data.HeteroData`. Of each type of vertices, `x`, `y`, `n_id` (the ids), `train_mask`,
-                `val_mask` and `test_mask` are read if they are there; of each relation `edge_index`, and `edge_weight` if it
-                is there.
+                `val_mask` and `test_mask` are read if they are there; of each relation `edge_index`, and `edge_weight` and
+                `edge_attr` [edges, width] if they are there.
             task_type: as in the class (default: None).
 
         Raises:
             GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
         """
-        vertices, edges, weighted = hetero_pyg.tables_of(data)
-        return cls(vertices, edges, weight="edge_weight" if weighted else None, task_type=task_type)
+        vertices, edges = hetero_pyg.tables_of(data)
+        weight, attributes = (
+            name if any(name in table for table in edges.values()) else None for name in ("edge_weight", "edge_attr")
+        )
+        return cls(vertices, edges, weight=weight, edge_features=attributes, task_type=task_type)
 
     def to_pyg(self) -> Any:
         """Return the graph as a `torch_geometric.data.HeteroData`, with the attributes that `from_pyg` reads.

@@ -27,8 +27,8 @@ Array = npt.NDArray[Any]
 Tables = dict[str, dict[str, Array]]
 
 
-def tables_of(data: Any) -> tuple[Tables, dict[Relation, dict[str, Array]], bool]:
-    """Return the tables of vertices and edges of a PyG data object, and whether edges have weights.
+def tables_of(data: Any) -> tuple[Tables, dict[Relation, dict[str, Array]]]:
+    """Return the tables of vertices and edges of a PyG data object.
 
     Args:
         data: a `torch_geometric.data.HeteroData`.
@@ -42,7 +42,7 @@ def tables_of(data: Any) -> tuple[Tables, dict[Relation, dict[str, Array]], bool
         )
     vertices = {name: _vertices(name, data[name]) for name in data.node_types}
     edges = {relation: _edges(relation, data[relation], vertices) for relation in data.edge_types}
-    return vertices, edges, any("edge_weight" in table for table in edges.values())
+    return vertices, edges
 
 
 def _vertices(name: str, store: Any) -> dict[str, Array]:
@@ -68,8 +68,6 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
     where = f"data[{relation!r}]"
     if "edge_index" not in store:
         raise GraphError(f"{where} has no edge_index; load the data without the transform ToSparseTensor.")
-    if "edge_attr" in store:
-        raise GraphError(f"{where} has edge_attr, and relations take no attributes of edges so far; leave it out.")
     src, dst = edge_ends(f"{where}.edge_index", as_numpy(store["edge_index"]))
     table: dict[str, Array] = {}
     for end, rows, name in (("src", src, relation[0]), ("dst", dst, relation[2])):
@@ -80,6 +78,8 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
         table[end] = ids[rows]
     if "edge_weight" in store:
         table["edge_weight"] = _weight(where, as_numpy(store["edge_weight"]), len(src))
+    if "edge_attr" in store:
+        table["edge_attr"] = _attributes(where, as_numpy(store["edge_attr"]), len(src))
     return table
 
 
@@ -90,6 +90,16 @@ def _weight(where: str, weight: Array, edges: int) -> Array:
             f"{where}.edge_weight: has shape {list(weight.shape)}, but there are {edges:,} edges; expected one number each."
         )
     return weight.reshape(-1)
+
+
+def _attributes(where: str, attributes: Array, edges: int) -> Array:
+    """Return the attributes of a relation's edges. [edges, width]."""
+    if attributes.ndim != 2 or len(attributes) != edges:
+        raise GraphError(
+            f"{where}.edge_attr: has shape {list(attributes.shape)}, but there are {edges:,} edges; expected [{edges}, width], "
+            "such as edge_attr.view(-1, 1)."
+        )
+    return attributes
 
 
 def data_of(arrays: GraphArrays, given: GivenTypes) -> Any:
@@ -115,8 +125,12 @@ def data_of(arrays: GraphArrays, given: GivenTypes) -> Any:
                     store[f"{split}_mask"] = torch.from_numpy(array == number)
             else:
                 store[{"features": "x", "label": "y"}[attribute]] = torch.from_numpy(array.copy())
-    for relation, (chosen, ends) in zip(given.types.relations, _edges_by_relation(arrays, given), strict=True):
+    for number, (chosen, ends) in enumerate(_edges_by_relation(arrays, given)):
+        relation = given.types.relations[number]
         data[relation].edge_index = torch.from_numpy(np.stack(ends))
+        attributes = _own_attributes(arrays, given, number, chosen)
+        if attributes is not None:
+            data[relation].edge_attr = torch.from_numpy(attributes)
         if arrays.weight is not None:
             data[relation].edge_weight = torch.from_numpy(arrays.weight[chosen])
     return data
@@ -143,6 +157,9 @@ def write(folder: Path, arrays: GraphArrays, given: GivenTypes, overwrite: bool)
         columns = {"src": pa.array(ids[source][src]), "dst": pa.array(ids[destination][dst])}
         if arrays.weight is not None:
             columns["weight"] = pa.array(arrays.weight[chosen])
+        attributes = _own_attributes(arrays, given, number, chosen)
+        if attributes is not None:
+            columns["edge_attr"] = pa.array(list(attributes))
         parquet.write_table(pa.table(columns), folder / EDGES / f"{file_name(given.types.relations[number])}.parquet")
 
 
@@ -164,6 +181,15 @@ def _tables(arrays: GraphArrays, given: GivenTypes) -> tuple[Tables, list[Array]
             if arrays.vertex_weight is not None:
                 vertices[name]["vertex_weight"] = arrays.vertex_weight[here]
     return vertices, all_ids
+
+
+def _own_attributes(arrays: GraphArrays, given: GivenTypes, relation: int, chosen: Array) -> Array | None:
+    """Return the attributes of a relation's edges, float32 [edges, width], or None if they have none."""
+    width = given.types.attributes(relation)
+    if not width:
+        return None
+    assert arrays.edge_attr is not None, "a relation has attributes, so the table of all edges has"
+    return arrays.edge_attr[chosen, :width].copy()
 
 
 def _plain_ids(texts: Array, name: str) -> Array:

@@ -20,7 +20,7 @@ from lotan.graph.given_types import SEPARATOR, GivenTypes, check_types, said, ta
 from lotan.graph.kinds import accepts, kind_of_spark
 from lotan.graph.sources import Source
 from lotan.graph.spark_names import named
-from lotan.graph.typed_tables import FEATURES, has_features, naming
+from lotan.graph.typed_tables import FEATURES, has_features, naming, with_attributes
 from planner.spec import Task
 from planner.vertex_types import Relation, VertexTypes
 
@@ -32,7 +32,7 @@ def source_of(
 ) -> tuple[Source, Task | None]:
     """Return the source of tables of which at least one is in Spark, and the task that their labels ask for.
 
-    One job for each type of vertices finds the width of its features.
+    One job for each type of vertices finds the width of its features, and one for each relation that of its attributes.
 
     Raises:
         GraphError: a column is missing or has a wrong type, or a relation names an unknown type of vertices.
@@ -54,8 +54,17 @@ def source_of(
     )
     of_edges = {relation: _on_spark(edges[relation], spark) for relation in relations}
     weight = names.weight if any(names.weight in table.columns for table in of_edges.values()) else None
-    ends = [_edges(relation, of_edges[relation], names, found, own, tables, weight) for relation in relations]
-    chosen = ColumnNames(weight=None if weight is None else "weight", edge_type="edge_type")
+    attributes = {relation: _attributes(relation, of_edges[relation], names) for relation in relations}
+    found = with_attributes(found, [width for _, width in attributes.values()], names)
+    ends = [
+        _edges(relation, of_edges[relation], attributes[relation][0], names, found, own, tables, weight)
+        for relation in relations
+    ]
+    chosen = ColumnNames(
+        weight=None if weight is None else "weight",
+        edge_features="edge_attr" if found.edge_widths else None,
+        edge_type="edge_type",
+    )
     ids = tables[task].schema[own[task].id].dataType.simpleString()
     given = GivenTypes(found, ids if ids in ("tinyint", "smallint", "int", "string") else "bigint")
     return Source(chosen, tables=(joined, reduce(DataFrame.unionByName, ends)), types=given), _task(
@@ -98,6 +107,19 @@ def _width(name: str, table: DataFrame, own: ColumnNames, featured: bool) -> int
     return max(int(row[0]), 0)
 
 
+def _attributes(relation: Relation, table: DataFrame, names: ColumnNames) -> tuple[Column | None, int]:
+    """Return the attributes of a relation's edges, array<float>, and their number; None and 0 if they have none."""
+    own = names.with_own_attributes(table.columns)
+    if own.edge_features is None:
+        return None, 0
+    with naming(f"edges {said(relation)}"):
+        columns = own.present_edges(table.columns).edge_feature_columns
+        require_columns("edges", list(columns), table.columns)
+        found = frames.features_of(table, columns, "edges")
+        row = table.select(F.size(found)).head()
+    return found, 0 if row is None else max(int(row[0]), 0)
+
+
 def _text(table: DataFrame, what: str, column: str, name: str) -> Column:
     """Return ids of a type as texts that no other type has."""
     return F.concat(F.lit(f"{name}{SEPARATOR}"), frames.id_of(table, what, column).cast("string"))
@@ -126,6 +148,7 @@ def _vertices(
 def _edges(
     relation: Relation,
     table: DataFrame,
+    attributes: Column | None,
     names: ColumnNames,
     types: VertexTypes,
     own: Mapping[str, ColumnNames],
@@ -156,4 +179,8 @@ def _edges(
                 raise wrong_type("edges", weight, table.schema[weight].dataType.simpleString())
             columns.append((named(weight) if has_weight else F.lit(1.0)).cast("float").alias("weight"))
         number = types.relations.index(relation)
+        if types.edge_widths:
+            given = F.array().cast(_FLOATS) if attributes is None else attributes
+            padding = F.array_repeat(F.lit(0.0).cast("float"), max(types.edge_widths) - types.attributes(number))
+            columns.append(F.concat(given, padding).alias("edge_attr"))
         return table.select(*columns, F.lit(number).cast("bigint").alias("edge_type"))

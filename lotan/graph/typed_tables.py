@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -52,11 +52,35 @@ def source_of(
     firsts = np.cumsum([0, *(len(one.ids) for one in columns)])
     of_edges = [_edges(relation, edges[relation], names, found, columns, firsts) for relation in relations]
     weighted = any(one.weight is not None for one in of_edges)
+    found = with_attributes(found, [0 if one.edge_attr is None else one.edge_attr.shape[1] for one in of_edges], names)
     target = columns[found.target]
     given = GivenTypes(found, sql_type(target.ids), tuple(one.ids for one in columns))
-    joined = _joined_vertices(columns, found, firsts), _joined_edges(of_edges, weighted)
-    chosen = ColumnNames(weight=(names.weight or "weight") if weighted else None, edge_type="edge_type")
+    joined = (
+        _joined_vertices(columns, found, firsts),
+        _joined_edges(of_edges, weighted, max(found.edge_widths, default=0)),
+    )
+    chosen = ColumnNames(
+        weight=(names.weight or "weight") if weighted else None,
+        edge_features=names.edge_features if found.edge_widths else None,
+        edge_type="edge_type",
+    )
     return Source(chosen, load=lambda: joined, types=given), _task(target.label)
+
+
+def with_attributes(types: VertexTypes, widths: Sequence[int], names: ColumnNames) -> VertexTypes:
+    """Return types with the number of attributes of each relation's edges.
+
+    Raises:
+        GraphError: columns of attributes are named, and no relation has any.
+    """
+    if any(widths):
+        return replace(types, edge_widths=tuple(widths))
+    if names.edge_features is not None:
+        raise GraphError(
+            f"edge_features is {names.edge_features!r}, and no relation has attributes of this name. Name columns of a "
+            "table of edges, or leave it out."
+        )
+    return types
 
 
 def _task(label: GivenLabels) -> Task | None:
@@ -111,14 +135,14 @@ def _edges(
     with naming(f"edges {said(relation)}"):
         present = names_of_columns(table)
         weight = names.weight if names.weight in present else None
-        own = replace(names.present_edges(present), weight=weight, edge_features=None, edge_type=None)
+        own = replace(names.with_own_attributes(present).present_edges(present), weight=weight, edge_type=None)
         sources, destinations = (columns[end].ids for end in ends)
         read = edge_columns(arrow_table(table, "edges", own.of_edges()), own, destinations, sources)
         src, dst = (
             _positions(given, columns[end].ids, types.names[end], column) + firsts[end]
             for given, end, column in ((read.src, ends[0], own.src), (read.dst, ends[1], own.dst))
         )
-    return EdgeColumns(src, dst, read.weight, None, np.full(len(src), number, dtype=np.int64))
+    return EdgeColumns(src, dst, read.weight, read.edge_attr, np.full(len(src), number, dtype=np.int64))
 
 
 def _positions(given: npt.NDArray[Any], ids: npt.NDArray[Any], name: str, column: str) -> npt.NDArray[np.int64]:
@@ -162,11 +186,18 @@ def _joined_labels(given: GivenLabels, count: int, here: slice) -> GivenLabels:
     return GivenLabels(joined, missing)
 
 
-def _joined_edges(relations: list[EdgeColumns], weighted: bool) -> EdgeColumns:
+def _joined_edges(relations: list[EdgeColumns], weighted: bool, width: int) -> EdgeColumns:
     src, dst, types = (
         np.concatenate([getattr(one, name) for one in relations]) for name in ("src", "dst", "edge_type")
     )
+    attributes = np.zeros((len(src), width), dtype=np.float32) if width else None
+    if attributes is not None:
+        first = 0
+        for one in relations:
+            if one.edge_attr is not None:
+                attributes[first : first + len(one.src), : one.edge_attr.shape[1]] = one.edge_attr
+            first += len(one.src)
     if not weighted:
-        return EdgeColumns(src, dst, None, None, types)
+        return EdgeColumns(src, dst, None, attributes, types)
     ones = (np.ones(len(one.src), dtype=np.float32) if one.weight is None else one.weight for one in relations)
-    return EdgeColumns(src, dst, np.concatenate(list(ones)), None, types)
+    return EdgeColumns(src, dst, np.concatenate(list(ones)), attributes, types)

@@ -19,9 +19,9 @@ from lotan.engines.choice import (
     check_edge_data,
     choose_engine,
     idle_settings,
+    lacks_room,
     limit_notes,
     slow_choice,
-    unable,
 )
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError, ModelError
@@ -310,7 +310,7 @@ def plan_for(
     if train.learned:
         engine = EngineChoice("local", "learned rows run on it")
     else:
-        engine = choose_engine(config, graph, needs, seconds, lambda name: unable(name, plans[name]))
+        engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]))
     check_edge_data(engine, train)
     check_able(engine, plans[engine.name])
     if limit.bytes is not None:

@@ -323,6 +323,7 @@ def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:
         ("numbers of features", trained.widths, given.widths),
         ("relations", [" -> ".join(one) for one in trained.relations], [" -> ".join(one) for one in given.relations]),
         ("type that is predicted", trained.task, given.task),
+        ("numbers of attributes of edges", trained.edge_widths, given.edge_widths),
     ):
         if before != now:
             return f"The graph differs from that of training in its {what}: {_said(now)} in place of {_said(before)}."

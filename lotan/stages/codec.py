@@ -144,7 +144,8 @@ def encode_spec(spec: Spec) -> Plain:
 
 def _encode_types(types: VertexTypes) -> Plain:
     relations = [list(relation) for relation in types.relations]
-    return {"names": list(types.names), "widths": list(types.widths), "relations": relations, "task": types.task}
+    plain = {"names": list(types.names), "widths": list(types.widths), "relations": relations, "task": types.task}
+    return plain | ({"edge_widths": list(types.edge_widths)} if types.edge_widths else {})
 
 
 def _encode_call(call: Call) -> Plain:
@@ -251,9 +252,11 @@ def _decode_types(data: Any) -> VertexTypes:
         widths=read.items("widths", lambda value: size_of(value, "width")),
         relations=read.items("relations", _relation),
         task=read.text("task"),
+        edge_widths=read.items("edge_widths", lambda value: size_of(value, "width")) if read.has("edge_widths") else (),
     )
     ends = {end for relation in found.relations for end in (relation[0], relation[2])}
-    if len(found.names) != len(found.widths) or not {found.task, *ends} <= set(found.names):
+    of_edges = len(found.edge_widths) in (0, len(found.relations))
+    if not of_edges or len(found.names) != len(found.widths) or not {found.task, *ends} <= set(found.names):
         raise StageError(f"types of vertices: {found!r} do not fit together")
     return found
 

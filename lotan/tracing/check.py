@@ -114,7 +114,9 @@ def sample_by_type(types: VertexTypes, weighted: bool) -> Sample:
     index = torch.cat(found, dim=1)
     of_edges = torch.arange(len(types.relations)).repeat_interleave(SAMPLE_OF_RELATION + 2)
     weight = torch.linspace(0.5, 1.5, len(of_edges))[torch.randperm(len(of_edges), generator=generator)]
-    return Sample(features, index, types=of_edges, weight=weight if weighted else None)
+    width = max(types.edge_widths, default=0)
+    attributes = torch.randn(len(of_edges), width, generator=generator) if width else None
+    return Sample(features, index, attributes, of_edges, weight if weighted else None)
 
 
 def sample_graph(

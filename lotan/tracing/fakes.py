@@ -163,7 +163,7 @@ def _several_types(types: VertexTypes) -> _Parts:
             sets[edge_set("self_loops", relation)] = ends
             for name in (edge_set("graph", relation), edge_set("self_loops", relation)):
                 columns[f"gcn_scale@{name}"] = destination
-    return _Parts(types.widths, sets, columns, (LOOP,))
+    return _Parts(types.widths, sets, columns, (*["edge_attr"] * bool(types.edge_widths), LOOP))
 
 
 def fake_mode(environment: ShapeEnv) -> FakeTensorMode:

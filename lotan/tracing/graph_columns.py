@@ -34,6 +34,6 @@ class GraphColumns:
     def of_edges(self) -> tuple[str, ...]:
         """The names under which a forward takes the columns of edges that there are."""
         if self.types is not None:
-            return ("edge_weight",) * self.weighted
+            return ("edge_weight",) * self.weighted + ("edge_attr",) * bool(self.types.edge_widths)
         there = {"edge_weight": self.weighted, "edge_attr": self.data.width is not None, "edge_type": self.data.typed}
         return tuple(name for name, given in there.items() if given)

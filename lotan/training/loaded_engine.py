@@ -17,6 +17,8 @@ from planner.spec import EdgeSet
 from planner.steps.collect import CollectStep
 from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.steps.propagate import PropagateStep
+from planner.topology import relations_of
+from planner.turning import reversed_sets
 
 
 class LoadedEngine:
@@ -101,8 +103,9 @@ def _edges(plan: Plan) -> set[tuple[str, str]]:
     sums = {(step.edges, "reverse" if step.reverse else "forward") for step in steps if isinstance(step, PropagateStep)}
     drawn = {(step.edges, "draws") for step in steps if isinstance(step, EdgeDropoutStep)}
     collected = {(step.edges, "collected") for step in steps if isinstance(step, CollectStep)}
+    made = {(edges, "made") for edges in (*relations_of(plan), *reversed_sets(plan))}
     by_stages = {(edges, use) for stage in plan.stages for edges in stage.edge_sets for use in _uses(stage, edges)}
-    return sums | drawn | collected | by_stages
+    return sums | drawn | collected | made | by_stages
 
 
 def _uses(stage: Stage, edges: EdgeSet) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from planner.edge_sets import reversed_set
+from planner.edge_sets import is_reversed, reversed_set
 from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.nodes import GraphOperator, Node, operator
@@ -150,9 +150,10 @@ class EdgeStep(ColumnStep):
         """
         if not layout.shuffled:
             return 0.0
-        new = {(name, self.within) for name in self.at_sources} - brought
+        turned = is_reversed(self.edges)
+        new = {(name, self.within, turned) for name in self.at_sources} - brought
         brought |= new
-        return sum(row_bytes(plan.columns[name]) for name, _ in new) * others + self.bytes_returned(others)
+        return sum(row_bytes(plan.columns[name]) for name, _, _ in new) * others + self.bytes_returned(others)
 
     def bytes_returned(self, others: float) -> float:
         """Return the bytes that partitions send back for each source, if the step sums at sources."""

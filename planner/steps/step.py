@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Naming = Callable[[str], str]
 """A function from an old name to a new one."""
 
-AtSources = tuple[str, int | None]
-"""A column that is read at the sources of edges, and the level up to which these edges end."""
+AtSources = tuple[str, int | None, bool]
+"""A column that is read at the sources of edges, the level up to which these edges end, and True if they are turned round."""
 
 
 class Step(ABC):

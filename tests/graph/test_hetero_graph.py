@@ -14,7 +14,7 @@ import torch
 import lotan
 from lotan.errors import GraphError
 from lotan.graph.hetero_pyg import _plain_ids as plain_ids
-from tests.tracing.hetero_models import COUNTS, RELATIONS, WIDTHS, messy_data
+from tests.tracing.hetero_models import ATTRIBUTES, COUNTS, RELATIONS, WIDTHS, messy_data, with_attributes
 
 PAPERS = pd.DataFrame(
     {
@@ -164,11 +164,33 @@ def test_no_tables_by_type() -> None:
         lotan.HeteroGraph(PAPERS.to_numpy(), WRITES.to_numpy())
 
 
-def test_attributes_of_edges_are_refused_where_relations_take_none() -> None:
-    data = messy_data()
-    data[RELATIONS[0]].edge_attr = torch.ones(data[RELATIONS[0]].edge_index.shape[1], 2)
-    with pytest.raises(GraphError, match="has edge_attr, and relations take no attributes"):
+def test_attributes_of_edges_go_there_and_back(tmp_path: Path) -> None:
+    data = with_attributes()
+    graph = lotan.HeteroGraph.from_pyg(data)
+    assert graph.vertex_types.edge_widths == tuple(ATTRIBUTES.get(r, 0) for r in graph.vertex_types.relations)
+    graph.save(tmp_path / "graph")
+    for back in (graph.to_pyg(), lotan.HeteroGraph.read(tmp_path / "graph").to_pyg()):
+        assert set(back.edge_attr_dict) == set(ATTRIBUTES)
+        for relation in ATTRIBUTES:
+            edges = [
+                sorted(map(tuple, torch.cat([one[relation].edge_index.t(), one[relation].edge_attr], dim=1).tolist()))
+                for one in (data, back)
+            ]
+            assert edges[0] == edges[1]
+
+
+def test_attributes_of_edges_that_do_not_fit_are_refused() -> None:
+    data = with_attributes()
+    data[RELATIONS[0]].edge_attr = data[RELATIONS[0]].edge_attr[:, 0]
+    with pytest.raises(
+        GraphError, match=r"edge_attr: has shape \[30\], but there are 30 edges; expected \[30, width\]"
+    ):
         lotan.HeteroGraph.from_pyg(data)
+    with pytest.raises(GraphError, match="edge_features is 'how', and no relation has attributes of this name"):
+        small(edge_features="how")
+    holes = WRITES.assign(how=[[1.0], None, [2.0]])
+    with pytest.raises(GraphError, match=r"edges author -> writes -> paper: edges\.how"):
+        lotan.HeteroGraph({"paper": PAPERS, "author": AUTHORS}, {WRITE: holes}, edge_features="how")
 
 
 def test_texts_of_digits_stay_texts_unless_they_are_numbers_as_written() -> None:

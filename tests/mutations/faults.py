@@ -46,6 +46,12 @@ PYTHON = {
         ("planner/test_hoist_invariant.py",),
     ),
     "a gradient that another step reads is dropped": Fault(PLANNER, "read |= _gradients_read(live)", "pass", LOCAL),
+    "edges of a relation have as many attributes as those of another": Fault(
+        LOTAN,
+        "found[relation] = whole if width == widest else whole[:, :width]",
+        "found[relation] = whole",
+        ("training/test_hetero.py::test_trains_as_in_pyg",),
+    ),
     "what two layers share has the name of one": Fault(
         PLANNER,
         "labelled(moved, joined(map(layer_of, group))) if len(group) > 1 else moved",
@@ -381,6 +387,12 @@ JVM = {
         "greatest = math.max(greatest, x(i))",
         "greatest = 0f",
         ("lotan.SegmentSoftmaxSuite",),
+    ),
+    "edges turned round are the edges as they are": Fault(
+        SCALA,
+        'val ends = Seq(col("dst").as("src"), col("src").as("dst"))',
+        'val ends = Seq(col("src"), col("dst"))',
+        ("lotan.TurnedSuite",),
     ),
     "a vertex without in-edges has degree 0": Fault(
         SCALA,

@@ -11,13 +11,11 @@ from planner.traits import ONE_PROCESS, EngineTraits
 
 _ON_SPARK = EngineTraits("rows", in_process=False, chunking="partitions", memory="workers")
 
-LOCAL = replace(
-    ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "reversed_edges", "sparse_rows")
-)
+LOCAL = replace(ONE_PROCESS, abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "sparse_rows"))
 ROWS = replace(
     _ON_SPARK,
     widest_total=4096,
-    abilities=("edge_data", "reversed_edges"),
+    abilities=("edge_data",),
     spills=True,
     python_tasks=True,
     rates=DEFAULT_RATES["rows"],

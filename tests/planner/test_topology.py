@@ -12,7 +12,7 @@ from planner.steps.edge_sum import EdgeSumStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.topology import EDGE_BYTES, VERTEX_BYTES, made_on_use, topology
+from planner.topology import EDGE_BYTES, TURNED_EDGE_BYTES, VERTEX_BYTES, made_on_use, topology
 
 VERTICES, EDGES = 1000, 3000
 STATISTICS = Statistics(VERTICES, EDGES, 8, training=100)
@@ -39,6 +39,13 @@ def test_a_plan_that_reads_no_edges_but_in_sums_needs_what_blocks_have() -> None
     steps = propagate(None), propagate(None, reverse=False), propagate(1, reverse=False)
     assert made_on_use(plan(*steps), STATISTICS, 1) == 0
     assert topology(plan(*steps), STATISTICS, 1) == VERTEX_BYTES * VERTICES + EDGE_BYTES * 4000
+
+
+def test_edges_turned_round_are_held_beside_the_others() -> None:
+    """With the vertices once more, and the order of their edges."""
+    found = topology(plan(edge_sum(None, "reversed")), STATISTICS, 1)
+    edges = (EDGE_BYTES + TURNED_EDGE_BYTES) * 4000
+    assert found == 2 * VERTEX_BYTES * VERTICES + edges + 8 * OF_GRAPH[None] + STARTS
 
 
 def test_a_transpose_for_each_level_of_a_reverse_sum() -> None:

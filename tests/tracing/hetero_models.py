@@ -24,6 +24,8 @@ RELATIONS = (
 )
 CLASSES = 3
 METADATA = list(WIDTHS), list(RELATIONS)
+ATTRIBUTES = {RELATIONS[0]: 2, RELATIONS[2]: 3}
+"""The numbers of attributes of the edges of some relations."""
 
 Rows = dict[str, Tensor]
 Edges = dict[tuple[str, str, str], Tensor]
@@ -46,6 +48,37 @@ def messy_data(seed: int = 0) -> HeteroData:
             index[:, 1:4] = torch.tensor([[1, 1, 2], [1, 1, 2]])
         data[source, name, destination].edge_index = index
     return data
+
+
+def with_attributes(seed: int = 0) -> HeteroData:
+    """The same, where edges of some relations have attributes, and not equally many."""
+    data = messy_data(seed)
+    random = torch.Generator().manual_seed(seed)
+    for relation, width in ATTRIBUTES.items():
+        data[relation].edge_attr = torch.randn(data[relation].edge_index.shape[1], width, generator=random)
+    return data
+
+
+class Attributed(torch.nn.Module):
+    """Attributes of edges in attention, in messages, and in self-loops that get their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.HeteroConv(
+            {
+                RELATIONS[0]: pyg.GATv2Conv((4, 6), 8, edge_dim=2, add_self_loops=False),
+                RELATIONS[2]: pyg.GATConv(6, 8, edge_dim=3),
+                RELATIONS[4]: pyg.SAGEConv((3, 6), 8),
+            }
+        )
+        self.gated = torch.nn.Linear(2, 4)
+        self.last = torch.nn.Linear(8, CLASSES)
+
+    def forward(self, x_dict: Rows, edge_index_dict: Edges, edge_attr_dict: Edges) -> Tensor:
+        paper = self.first(x_dict, edge_index_dict, edge_attr_dict=edge_attr_dict)["paper"].relu()
+        src, dst = edge_index_dict[RELATIONS[0]]
+        messages = self.gated(edge_attr_dict[RELATIONS[0]]).sigmoid() * x_dict["author"][src]
+        return self.last(paper) + torch.zeros_like(paper).index_add(0, dst, messages.repeat(1, 2))[:, :CLASSES]
 
 
 class Mixed(torch.nn.Module):
@@ -176,6 +209,7 @@ MODELS = {
     "HGT": HGT,
     "RGCN": Relational,
     "statistics": Centred,
+    "attributes": Attributed,
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import lotan
-from lotan.errors import ConfigurationError, ModelError
+from lotan.errors import ModelError
 from lotan.results.run import Run
 from lotan.tracing import trace
 from lotan.tracing.graph_columns import GraphColumns
@@ -31,10 +31,6 @@ FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANCon
 
 ON_BLOCKS = ("GATv2Conv", "PNAConv", "RGCNConv")
 ON_ROWS = ("GATv2Conv",)
-
-
-NOT_ON_BLOCKS = ("ChebConv",)
-"""The layers that do more than sums where edges begin."""
 
 SINGLE_LOOPS = ("PDNConv",)
 """The layers that compute values of self-loops. PyG gives all self-loops of a vertex the gradient of the one it keeps."""
@@ -135,10 +131,6 @@ def test_trains_as_in_pyg(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ON_BLOCKS, *others_than(ON_BLOCKS)])
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
-    if name in NOT_ON_BLOCKS:
-        with pytest.raises(ConfigurationError, match="where edges begin"):
-            assert_trains_as_pyg(name, engine="blocks", partitions=3)
-        return
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import lotan
-from lotan.errors import ConfigurationError, ModelError
+from lotan.errors import ModelError
 from lotan.nn import MessagePassing
 from lotan.tracing import trace
 from planner.edge_sets import is_reversed
@@ -47,16 +47,18 @@ class Sums(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """A softmax, a maximum and a learnt map of attributes over the edges that begin at a vertex."""
+    """A softmax, maxima and learnt maps over the edges that begin at a vertex, and self-loops with means of attributes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gat = pyg.DirGNNConv(pyg.GATConv(WIDTH, 4, heads=2, concat=False))
+        self.looped = pyg.GATv2Conv(4, 4, edge_dim=2, flow="target_to_source")
         self.max = pyg.SAGEConv(4, 4, aggr="max", flow="target_to_source")
         self.gine = pyg.GINEConv(torch.nn.Linear(4, 3), edge_dim=2, flow="target_to_source")
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        x = self.max(self.gat(x, edge_index).tanh(), edge_index).tanh()
+        x = self.looped(self.gat(x, edge_index).tanh(), edge_index, edge_attr).tanh()
+        x = self.max(x, edge_index).tanh()
         return self.gine(x, edge_index, edge_attr)
 
 
@@ -85,8 +87,19 @@ def test_trains_as_in_pyg_where_neighbourhoods_are_collected(options: dict[str, 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_sums_train_as_in_pyg_on_blocks(spark: object) -> None:
-    assert_trains_as_pyg(Sums, engine="blocks", partitions=3)
+@pytest.mark.parametrize("kind", [pytest.param(Sums, marks=pytest.mark.nightly), Attention])
+def test_trains_as_in_pyg_on_blocks(kind: type[torch.nn.Module], spark: object) -> None:
+    assert_trains_as_pyg(kind, engine="blocks", partitions=3)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [{"plan": "general"}, {"disable": ["push_down_edges", "push_down_extremes"]}])
+def test_trains_as_in_pyg_on_blocks_where_neighbourhoods_are_collected(
+    options: dict[str, object], spark: object
+) -> None:
+    assert_trains_as_pyg(Attention, engine="blocks", partitions=3, **options)
 
 
 @pytest.mark.spark
@@ -96,24 +109,32 @@ def test_trains_as_in_pyg_on_rows(kind: type[torch.nn.Module], spark: object) ->
     assert_trains_as_pyg(kind, engine="rows", epochs=2)
 
 
-def test_blocks_refuse_more_than_sums() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"engine blocks cannot train .*'gat.conv_out.*use engine local or rows"
-    ):
-        lotan.Trainer(Attention(), messy_graph(), engine="blocks", progress=False).fit()
-
-
 def test_sums_need_no_edges_of_their_own() -> None:
     plan = lotan.Trainer(Sums(), messy_graph(), engine="local", epochs=1, progress=False).job.plan
     assert reversed_sets(plan) == ()
     assert any(isinstance(step, PropagateStep) and step.reverse for step in plan.predict)
     plan = lotan.Trainer(Attention(), messy_graph(), engine="local", epochs=1, progress=False).job.plan
-    assert reversed_sets(plan) == ("reversed",)
+    assert reversed_sets(plan) == ("reversed", "reversed_self_loops")
 
 
 def test_nothing_is_pruned_where_edges_are_turned_round() -> None:
     plan = lotan.Trainer(Sums(), messy_graph(), engine="local", epochs=1, progress=False)
     assert "a layer sums over edges turned round" in plan.explain(stage="all")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_engines_drop_the_same_edges_where_these_are_turned_round(spark: object) -> None:
+    losses = {}
+    for engine in ("local", "blocks", "rows"):
+        torch.manual_seed(0)
+        model = pyg.GATConv(WIDTH, 3, heads=2, concat=False, dropout=0.5, flow="target_to_source")
+        settings = {"optimizer": lotan.SGD(lr=0.05), "epochs": 2, "seed": 3, "progress": False}
+        run = lotan.Trainer(model, messy_graph(), engine=engine, **settings).fit()
+        losses[engine] = [epoch["loss"] for epoch in run.history]
+    assert losses["blocks"] == pytest.approx(losses["local"], abs=1e-5)
+    assert losses["rows"] == pytest.approx(losses["local"], abs=1e-5)
 
 
 class Own(MessagePassing):
@@ -193,11 +214,24 @@ def test_a_step_that_keeps_its_ends_is_found(monkeypatch: pytest.MonkeyPatch) ->
         assert_trains_as_pyg(Sums, engine="local")
 
 
-def test_few_vertices_are_trained_on() -> None:
+def few_trained() -> lotan.Graph:
     """Vertices are then in the order of their levels, which follow the edges as they are."""
     graph = messy_graph(vertices=400, edges=900)
     split = np.full(400, -1, dtype=np.int8)
     split[[3, 50, 77, 90]] = 0
-    few = graph.relabelled(graph.arrays().label, split)
+    return graph.relabelled(graph.arrays().label, split)
+
+
+def test_few_vertices_are_trained_on() -> None:
+    few = few_trained()
     assert lotan.Trainer(Sums(), few, engine="local", progress=False).job.plan.levels is not None
     assert_trains_as_pyg(Sums, few, engine="local")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_few_vertices_are_trained_on_on_blocks(spark: object) -> None:
+    few = few_trained()
+    assert lotan.Trainer(Attention(), few, engine="blocks", progress=False).job.plan.levels is not None
+    assert_trains_as_pyg(Attention, few, engine="blocks", partitions=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,28 @@ import pytest
 import torch
 
 import lotan
-from tests.tracing.hetero_models import CLASSES, COUNTS, MODELS, RELATIONS, WIDTHS, made, messy_data
+from tests.tracing.hetero_models import (
+    ATTRIBUTES,
+    CLASSES,
+    COUNTS,
+    MODELS,
+    RELATIONS,
+    WIDTHS,
+    made,
+    messy_data,
+    with_attributes,
+)
 
 EPOCHS = 3
-FLAT = ("HeteroConv", "HAN", "HGT", "statistics", "to_hetero with BatchNorm")
+FLAT = ("HeteroConv", "HAN", "HGT", "statistics", "to_hetero with BatchNorm", "attributes")
 """The models with a parameter of which a gradient is 0 or nearly so. Adam would make steps of its rounding errors."""
 
 
 def rows_of(model: torch.nn.Module, data: Any) -> torch.Tensor:
-    found = model(data.x_dict, data.edge_index_dict)
+    names = inspect.signature(
+        model.forward
+    ).parameters  # a model of `to_hetero` calls its dictionaries x and edge_index
+    found = model(*(getattr(data, f"{name.removesuffix('_dict')}_dict") for name in names))
     return found if isinstance(found, torch.Tensor) else found["paper"]
 
 
@@ -39,7 +53,7 @@ def trained_by_pyg(model: torch.nn.Module, data: Any, kind: str, epochs: int) ->
 def assert_trains_as_pyg(
     name: str, graph: lotan.HeteroGraph | None = None, epochs: int = EPOCHS, **options: Any
 ) -> Any:
-    data = messy_data()
+    data = with_attributes() if name == "attributes" else messy_data()
     ours, theirs = made(name), made(name)
     kind = "SGD" if name in FLAT else "Adam"
     settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "epochs": epochs, "progress": False, **options}
@@ -130,6 +144,21 @@ def test_a_relation_or_a_type_that_is_not_there_is_named() -> None:
     refused(made("HeteroConv"), "reads features of vertices of type 'author', which have none", without)
 
 
+def test_attributes_that_a_relation_lacks_are_named() -> None:
+    class Reads(torch.nn.Module):
+        def __init__(self, relation: tuple[str, str, str]) -> None:
+            super().__init__()
+            self.relation, self.lin = relation, torch.nn.Linear(6, CLASSES)
+
+        def forward(self, x_dict: Any, edge_index_dict: Any, edge_attr_dict: Any) -> torch.Tensor:
+            return self.lin(x_dict["paper"]) + edge_attr_dict[self.relation].sum()
+
+    graph = lotan.HeteroGraph.from_pyg(with_attributes())
+    refused(Reads(RELATIONS[1]), "reads attributes of edges paper -> by -> author, which have none", graph)
+    refused(Reads(("author", "reads", "paper")), "author -> reads -> paper, which the graph lacks", graph)
+    refused(Reads(RELATIONS[0]), "asks for 'edge_attr_dict' .attributes of edges., but the graph has only")
+
+
 def test_what_does_not_fit_several_types_is_refused() -> None:
     refused(Asks(lambda model, x, _: {"author": x["author"]}), "returns rows of author, and none of 'paper'")
     refused(
@@ -188,7 +217,7 @@ def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_trains_and_predicts_on_spark_tables(spark: Any) -> None:
-    data = messy_data()
+    data = with_attributes()
     vertices, edges = {}, {}
     for name in WIDTHS:
         table = pd.DataFrame({"id": np.arange(COUNTS[name]) * 2, "features": data[name].x.tolist()})
@@ -198,14 +227,19 @@ def test_trains_and_predicts_on_spark_tables(spark: Any) -> None:
         vertices[name] = table if name == "venue" else spark.createDataFrame(table)
     for relation in RELATIONS:
         src, dst = (data[relation].edge_index * 2).numpy()
-        edges[relation] = spark.createDataFrame(pd.DataFrame({"src": src, "dst": dst}))
-    graph = lotan.HeteroGraph(vertices, edges)
-    run = assert_trains_as_pyg("HeteroConv", graph, engine="blocks", partitions=2)
+        table = pd.DataFrame({"src": src, "dst": dst})
+        if relation in ATTRIBUTES:
+            table["how"] = data[relation].edge_attr.tolist()
+        edges[relation] = spark.createDataFrame(table)
+    graph = lotan.HeteroGraph(vertices, edges, edge_features="how")
+    run = assert_trains_as_pyg("attributes", graph, engine="blocks", partitions=2)
     predicted = run.predict()
     assert sorted(row.id for row in predicted.collect()) == (np.arange(COUNTS["paper"]) * 2).tolist()
     assert dict(predicted.dtypes)["id"] == "bigint"
     predicted.unpersist()
     unknown = edges | {RELATIONS[0]: spark.createDataFrame(pd.DataFrame({"src": [1], "dst": [0]}))}
+    with pytest.raises(lotan.GraphError, match="edge_features is 'what', and no relation has attributes of this name"):
+        lotan.HeteroGraph(vertices, edges, edge_features="what")
     with pytest.raises(lotan.GraphError, match="author:1"):
         lotan.Trainer(made("HeteroConv"), lotan.HeteroGraph(vertices, unknown), engine="blocks", progress=False).fit()
 

@@ -181,6 +181,22 @@ def test_what_draws_on_edges_wants_their_keys() -> None:
         assert not lies_as(attention(0.0, plan), attention(0.5, plan))
 
 
+def test_edges_turned_round_are_loaded_for_those_who_compare_values_on_them() -> None:
+    def maxima(plan: str, edges: str) -> Plan:
+        class Greatest(lotan.nn.MessagePassing):
+            def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+                return self.propagate(graph, x, edges=edges)
+
+            def message(self, x_j: torch.Tensor) -> torch.Tensor:
+                return x_j
+
+        graph = lotan.datasets.generate(60, 200, width=8, classes=8)
+        return lotan.Trainer(Greatest("max"), graph, engine="blocks", plan=plan).job.plan
+
+    for plan in ("auto", "general"):
+        assert not lies_as(maxima(plan, "graph"), maxima(plan, "reversed"))
+
+
 def test_only_graphs_are_persisted():
     with pytest.raises(ConfigurationError, match="graph"), lotan.persisted("digits"):
         pass

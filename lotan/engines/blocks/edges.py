@@ -17,6 +17,7 @@ from lotan.engines.blocks.load import Loaded
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.errors import EngineError
 from lotan.stages.randomness import Randomness, threshold_of
+from planner.edge_sets import is_reversed
 from planner.expressions import ROWS, Expression, operands
 from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.steps.edge_expression import EdgeExpressionStep
@@ -36,9 +37,8 @@ class EdgeSteps:
     randomness: Randomness
     shuffled: bool  # True to exchange rows by shuffles even if all partitions are in one JVM
     hold: Callable[[Any], None] | None  # persists an RDD until the pass ends; None if partitions share no heap
-    _sources: dict[tuple[str, int | None], Any] = field(
-        default_factory=dict
-    )  # rows at the sources, brought there once; by column and by the level within which edges end
+    # rows at the sources, brought there once; by column, the level within which edges end, and whether edges are turned round
+    _sources: dict[tuple[str, int | None, bool], Any] = field(default_factory=dict)
 
     def run(self, step: EdgeStep, columns: Mapping[str, Column]) -> Any:
         """Return the result of a step: an RDD of rows of vertices or edges.
@@ -84,15 +84,15 @@ class EdgeSteps:
                 shares = scala.extremeShares(blocks, edges, within, sources, rows[step.extreme], rows[step.gradient])
                 if self.hold is not None:
                     self.hold(shares)
-                return scala.extremeGradient(blocks, made, shares, width, self.shuffled)
+                return scala.extremeGradient(blocks, edges, made, shares, width, self.shuffled)
         raise EngineError(f"the blocks engine has no step {type(step).__name__}")
 
     def _at_sources(self, name: str, step: EdgeStep, rows: Mapping[str, Any]) -> Any:
         """Return a column's rows at the edges' sources. One exchange serves all steps of a layer that read them."""
-        key = name, step.within  # a column is made only once
+        key = name, step.within, is_reversed(step.edges)  # a column is made only once
         if key not in self._sources:
-            within = numbered(step.within)
-            self._sources[key] = self.graph.facade.sources(self.graph.blocks, rows[name], within, self.shuffled)
+            read = step.edges, rows[name], numbered(step.within)
+            self._sources[key] = self.graph.facade.sources(self.graph.blocks, *read, self.shuffled)
         return self._sources[key]
 
     def _expression(self, step: EdgeExpressionStep, rows: Mapping[str, Any]) -> Any:

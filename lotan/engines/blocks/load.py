@@ -19,6 +19,7 @@ from planner.physical import Plan
 from planner.spec import EdgeSet, edges_of_column
 from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.topology import relations_of
+from planner.turning import reversed_sets
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -76,7 +77,9 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
         data, of_edges = _edge_data(edges, plan)
         known = graph.statistics.edge_data
         of_data = data, int(known.typed) + (known.width or 0)
-        blocks = facade.load(table._jdf, of_edges._jdf, partitions, given, "weight" if weighted else None, *of_data)
+        weight = "weight" if weighted else None
+        turned = bool(reversed_sets(plan))
+        blocks = facade.load(table._jdf, of_edges._jdf, partitions, given, weight, *of_data, turned)
         undo.callback(facade.close, blocks)
         deepest = plan.levels
         if deepest is not None:

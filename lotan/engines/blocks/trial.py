@@ -27,7 +27,7 @@ def try_jar(spark: SparkSession) -> None:
     ends = [(vertex, (vertex + step) % VERTICES) for vertex in range(VERTICES) for step in (1, 3)]
     vertices = spark.createDataFrame(rows, "id bigint, x array<float>")
     edges = spark.createDataFrame(ends, "src bigint, dst bigint")
-    graph = blocks.load(vertices._jdf, edges._jdf, 2, ["x"], None, None, 0)
+    graph = blocks.load(vertices._jdf, edges._jdf, 2, ["x"], None, None, 0, False)
     try:
         every = numbered(None)  # no level: all vertices
         sums = blocks.propagate(graph, blocks.column(graph, "x"), "graph", False, False, every, every, True)

@@ -5,6 +5,6 @@ from planner.traits import EngineTraits
 
 TRAITS = EngineTraits(
     name="local",
-    abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "reversed_edges", "sparse_rows"),
+    abilities=("edge_columns", "edge_data", "extremes", "learned_rows", "sparse_rows"),
     rates=DEFAULT_RATES["local"],
 )

@@ -5,7 +5,7 @@ from planner.traits import EngineTraits
 
 TRAITS = EngineTraits(
     name="rows",
-    abilities=("edge_data", "reversed_edges"),
+    abilities=("edge_data",),
     in_process=False,
     chunking="partitions",
     memory="workers",

@@ -12,7 +12,7 @@ from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index
 from lotan.tracing.pyg.importing import Importer
-from lotan.tracing.signature import Wanted
+from lotan.tracing.signature import BY_TYPE, Wanted
 from planner.edge_sets import edge_set
 from planner.vertex_types import VertexTypes
 
@@ -84,7 +84,7 @@ class ImporterByType(Importer):
         return self._dictionaries(
             {name: rows[name][:, :width] for name, width in self._with_features()},
             [places[one.index] for one in edges],
-            [one.weight for one in edges],
+            lambda name, number: edges[number].weight if name == "edge_weight" else edges[number].columns[name],
             ModelError,
         )
 
@@ -118,9 +118,13 @@ class ImporterByType(Importer):
     def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex) -> dict[str, Any]:
         self._counts = {name: rows.shape[0] for name, rows in features.items()}
         sets = [edge_set("graph", number) for number in range(len(self._types.relations))]
-        weights = [tensors.weight(name) for name in sets] if self._wanted.of_edges else []
         index = [tensors.index(Index(name)) for name in sets]
-        return self._dictionaries(features, index, weights, tensors.refuse)
+
+        def column(name: str, number: int) -> Tensor:
+            edges = sets[number]
+            return tensors.weight(edges) if name == "edge_weight" else tensors.column(name, edges)
+
+        return self._dictionaries(features, index, column, tensors.refuse)
 
     def _with_features(self) -> list[tuple[str, int]]:
         return [pair for pair in zip(self._types.names, self._types.widths, strict=True) if pair[1]]
@@ -129,7 +133,7 @@ class ImporterByType(Importer):
         self,
         rows: Mapping[str, Tensor],
         index: list[Tensor],
-        weights: list[Tensor],
+        column: Callable[[str, int], Tensor],
         refuse: Callable[[str], ModelError],
     ) -> dict[str, Any]:
         relations = self._types.relations
@@ -137,8 +141,28 @@ class ImporterByType(Importer):
         given: dict[str, Any] = {self._wanted.features: ByType(rows, self._no_features, refuse)}
         given |= dict.fromkeys(self._wanted.index, edges)
         for name in self._wanted.of_edges:
-            given[name] = ByType(dict(zip(relations, weights, strict=True)), self._no_relation, refuse)
+            plain = name.removesuffix(BY_TYPE)
+            if plain == "edge_attr":
+                given[name] = ByType(self._attributes(column), self._no_attributes, refuse)
+            else:
+                of_all = {relation: column(plain, number) for number, relation in enumerate(relations)}
+                given[name] = ByType(of_all, self._no_relation, refuse)
         return given
+
+    def _attributes(self, column: Callable[[str, int], Tensor]) -> dict[Any, Tensor]:
+        """Return the attributes of the edges of each relation that has any, [num_edges, width]."""
+        found = {}
+        widest = max(self._types.edge_widths)
+        for number, relation in enumerate(self._types.relations):
+            if width := self._types.attributes(number):
+                whole = column("edge_attr", number)
+                found[relation] = whole if width == widest else whole[:, :width]
+        return found
+
+    def _no_attributes(self, relation: Any) -> str | None:
+        if relation not in self._types.relations:
+            return self._no_relation(relation)
+        return f"reads attributes of edges {' -> '.join(relation)}, which have none; give them some as edge_features"
 
     def _no_features(self, name: Any) -> str | None:
         if name in self._types.names:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 from pyspark.sql import SparkSession
 
 import lotan
@@ -22,6 +24,8 @@ from planner.steps.pipe import PipeStep
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit, kill
 from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_for
 from tests.tracing.hetero_models import made, messy_data
+from tests.tracing.test_pyg_layers import messy_graph
+from tests.tracing.test_reversed_edges import Attention
 
 pytestmark = [
     pytest.mark.spark,
@@ -118,14 +122,26 @@ def test_blocks_that_no_array_would_hold(
         assert engine._graph.blocks.blocks().getNumPartitions() > 3
 
 
+def of_relations() -> lotan.Trainer:
+    """A model of several types of vertices and of edges."""
+    return lotan.Trainer(made("HeteroConv"), lotan.HeteroGraph.from_pyg(messy_data()), engine="local")
+
+
+def of_turned_edges() -> lotan.Trainer:
+    """A model that compares and maps what it reads along edges turned round."""
+    torch.manual_seed(0)
+    return lotan.Trainer(Attention(), messy_graph(), engine="local")
+
+
 @pytest.mark.chaos
 @pytest.mark.nightly
-def test_workers_killed_while_relations_are_summed_change_no_bit(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("make", [of_relations, of_turned_edges])
+def test_workers_killed_on_other_edge_sets_change_no_bit(
+    make: Callable[[], lotan.Trainer], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One worker in forward, and all of them in backward, of a model of several types of vertices and of edges."""
-    model = made("HeteroConv")
-    job = lotan.Trainer(model, lotan.HeteroGraph.from_pyg(messy_data()), engine="local").job
+    """One worker in forward, and all of them in backward."""
+    trainer = make()
+    model, job = trainer.model, trainer.job
     options = Options(pricing=Pricing(ENGINES["blocks"]))
     plan = compile_plan(job.train, job.evaluate, job.loss, job.statistics, options).plan
     forward, backward = (

@@ -68,7 +68,7 @@ final class Block(
 
   @transient private lazy val relations = new ConcurrentHashMap[EdgeSet, Edges]
 
-  /** The edges of a set. Those of a relation are picked at their first use. */
+  /** The edges of a set. Those of a relation are picked at their first use. Which way edges go is the block's own. */
   def edges(set: EdgeSet): Edges = set.relation match {
     case None => if (set.loops) selfLoops else graph
     case Some(number) =>
@@ -80,20 +80,27 @@ final class Block(
     *
     * @param typed
     *   true if the data of the edges begins with their types
+    * @param original
+    *   the block of the same vertices with the graph's edges as they are: added self-loops follow from their in-edges there
     */
-  def columnOf(set: EdgeSet, column: EdgeColumn, typed: Boolean): EdgeData = {
+  def columnOf(set: EdgeSet, column: EdgeColumn, typed: Boolean, original: Block): EdgeData = {
     val own = edges(set.asGiven).forward
     val values = column.of(own, typed)
     if (!set.loops) values
     else {
       val looped = edges(set)
-      val ofLoops = column.added(own, values)
+      val into = original.edges(set.asGiven).forward
+      val ofLoops = column.added(into, if (original eq this) values else column.of(into, typed))
       for ((edge, row) <- looped.chosen.zipWithIndex if edge >= 0)
         System.arraycopy(values.values, edge * values.width, ofLoops.values, row * values.width, values.width)
       val plain = looped.forward
       (column.of(plain, typed) ++ ofLoops).pick(plain.placesWithDiagonal)
     }
   }
+
+  /** Returns the block without transposes, which only Propagate reads. That frees their memory. */
+  def asRows: Block =
+    new Block(partition, ids, sourceKeys, haloStart, send, graph.asRows, selfLoops.asRows, hubs, levels)
 
   /** Returns the block with the edges that Propagate does not spread. */
   def withoutHubs: Block = hubs.rest.getOrElse(this)

@@ -14,6 +14,8 @@ import org.apache.spark.rdd.RDD
   *   the distinct sources in the block's numbering, ascending
   * @param keys
   *   row keys of the edges; empty where nothing draws on them
+  * @param haloStart
+  *   of the block: where the sources of each owner begin
   * @param columns
   *   the columns of the edges that stages read
   */
@@ -22,6 +24,7 @@ final class Neighbourhood(
     val matrix: Csr,
     val sources: Array[Int],
     val keys: Array[Long],
+    val haloStart: Array[Int],
     val columns: Map[String, EdgeData] = Map.empty
 ) extends Serializable
 
@@ -53,22 +56,31 @@ final case class Collect(
   require(chunkRows > 0, s"$chunkRows rows per chunk; expected at least 1")
 
   /** The chunks of every partition, in order. They follow from the graph alone: the caller persists and unpersists them. */
-  def apply(blocks: RDD[Block]): RDD[Array[Neighbourhood]] = blocks.map(neighbourhoods(_).toArray)
+  def apply(graph: LoadedGraph): RDD[Array[Neighbourhood]] = {
+    val (blocks, original) = (graph.along(edges), graph.blocks)
+    if (blocks eq original) apply(blocks)
+    else
+      blocks.zipPartitions(original)((own, other) => Iterator.single(neighbourhoods(own.next(), other.next()).toArray))
+  }
 
-  /** The chunks of a block. */
-  def neighbourhoods(block: Block): Iterator[Neighbourhood] = {
+  /** The chunks of every partition along the graph's edges as they are. */
+  def apply(blocks: RDD[Block]): RDD[Array[Neighbourhood]] = blocks.map(block => neighbourhoods(block, block).toArray)
+
+  /** The chunks of a block; `original` is the block of its vertices with the graph's edges as they are. */
+  def neighbourhoods(block: Block, original: Block): Iterator[Neighbourhood] = {
     val matrix = block.edges(edges).withLoops
-    val data = columns.map(column => column.name -> block.columnOf(edges, column, typed)).toMap
+    val data = columns.map(column => column.name -> block.columnOf(edges, column, typed, original)).toMap
     val keys = if (keyed) EdgeKeys(edges).of(block) else Array.empty[Long]
     val positions =
       new Array[Int](block.sources) // of a source in the chunk at hand; others keep what is left of earlier ones
     val count = block.rows(within)
     Iterator.range(0, count, chunkRows).map { from =>
-      neighbourhood(matrix, keys, data, from, math.min(from + chunkRows, count), positions)
+      neighbourhood(block, matrix, keys, data, from, math.min(from + chunkRows, count), positions)
     }
   }
 
   private def neighbourhood(
+      block: Block,
       matrix: Csr,
       keys: Array[Long],
       data: Map[String, EdgeData],
@@ -84,6 +96,6 @@ final case class Collect(
     val weights = matrix.weights.map(util.Arrays.copyOfRange(_, first, matrix.indptr(until)))
     val own = if (keyed) util.Arrays.copyOfRange(keys, first, matrix.indptr(until)) else keys
     val ofEdges = data.map { case (name, values) => name -> values.slice(first, matrix.indptr(until)) }
-    new Neighbourhood(from, new Csr(indptr, columns.map(positions), weights), sources, own, ofEdges)
+    new Neighbourhood(from, new Csr(indptr, columns.map(positions), weights), sources, own, block.haloStart, ofEdges)
   }
 }

@@ -16,7 +16,9 @@ object Facade {
   /** Returns the version of this jar, which Python compares with the package's. */
   def version(): String = Version.read()
 
-  /** Makes blocks of a graph's tables, as `Load` describes it. `weight` and `data` are null if edges have none. */
+  /** Makes blocks of a graph's tables, as `Load` describes it. `weight` and `data` are null if edges have none, and `turned` is
+    * true if steps read edge sets with their ends exchanged.
+    */
   def load(
       vertices: DataFrame,
       edges: DataFrame,
@@ -24,9 +26,12 @@ object Facade {
       columns: util.List[String],
       weight: String,
       data: String,
-      dataWidth: Int
-  ): LoadedGraph =
-    Load(partitions, columns.asScala.toSeq, Option(weight), data = Option(data), dataWidth = dataWidth)(vertices, edges)
+      dataWidth: Int,
+      turned: Boolean
+  ): LoadedGraph = {
+    val ofEdges = Load(partitions, columns.asScala.toSeq, Option(weight), data = Option(data), dataWidth = dataWidth)
+    ofEdges.copy(turned = turned)(vertices, edges)
+  }
 
   /** Returns a loaded column, which is freed with its graph. */
   def column(graph: LoadedGraph, name: String): RDD[Rows] =
@@ -65,12 +70,12 @@ object Facade {
       shuffled: Boolean
   ): RDD[Rows] = {
     val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
-    step(graph.blocks, column, shared(graph, shuffled), spread(graph, step.edges, within))
+    step(graph.along(step.edges), column, shared(graph, shuffled), spread(graph, step.edges, within))
   }
 
   /** Returns true if hubs are spread. They are not in sums over some of the edges, of which hubs may have few. */
   private def spread(graph: LoadedGraph, edges: EdgeSet, within: Int) =
-    graph.hubs && within == Block.All && edges.relation.isEmpty
+    graph.hubs && within == Block.All && edges.relation.isEmpty && !edges.reversed
 
   private def shared(graph: LoadedGraph, shuffled: Boolean) = !shuffled && graph.blocks.sparkContext.isLocal
 
@@ -85,7 +90,7 @@ object Facade {
       made: Int
   ): RDD[RowReader] = {
     val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
-    step.asRead(graph.blocks, column, spread(graph, step.edges, within))
+    step.asRead(graph.along(step.edges), column, spread(graph, step.edges, within))
   }
 
   /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result; `scale` may be
@@ -133,8 +138,8 @@ object Facade {
     */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
     case Array("in_degree") => Degrees.inDegree(graph.blocks)
-    case Array("in_degree", edges) => Degrees.inDegree(graph.blocks, EdgeSet(edges))
-    case Array("gcn_scale", edges) => Degrees.gcnScale(graph.blocks, EdgeSet(edges), weighted)
+    case Array("in_degree", edges) => Degrees.inDegree(along(graph, edges), EdgeSet(edges))
+    case Array("gcn_scale", edges) => Degrees.gcnScale(along(graph, edges), EdgeSet(edges), weighted)
     case _ => throw new IllegalArgumentException(s"no static column follows from edges alone by the name '$name'")
   }
 
@@ -148,26 +153,32 @@ object Facade {
       columns: util.List[String],
       typed: Boolean
   ): RDD[Array[Neighbourhood]] =
-    Collect(EdgeSet(edges), chunkRows, keyed, within, columns.asScala.toSeq.map(EdgeColumn(_)), typed)(graph.blocks)
+    Collect(EdgeSet(edges), chunkRows, keyed, within, columns.asScala.toSeq.map(EdgeColumn(_)), typed)(graph)
 
   /** Computes the adjoint of `collect` (`Gather`). -1 in place of the level `made` stands for all vertices. */
   def gather(
       graph: LoadedGraph,
+      edges: String,
       near: RDD[Array[Neighbourhood]],
       contributions: RDD[Array[Rows]],
       width: Int,
       made: Int
-  ): RDD[Rows] = Gather(width, made)(graph.blocks, near, contributions)
+  ): RDD[Rows] = Gather(width, made)(along(graph, edges), near, contributions)
 
   // The steps below are about the edges that end `within` a level, and their outputs have rows for vertices or edges within
   // the level `made`: see `EdgeScope`. -1 in place of a level: all.
 
   /** Brings the rows of a column to the edges that read them at their sources (`SourceRows`). The caller persists `column`. */
-  def sources(graph: LoadedGraph, column: RDD[Rows], within: Int, shuffled: Boolean): RDD[SourceRows] =
-    SourceRows(graph.blocks, column, shared(graph, shuffled), within)
+  def sources(
+      graph: LoadedGraph,
+      edges: String,
+      column: RDD[Rows],
+      within: Int,
+      shuffled: Boolean
+  ): RDD[SourceRows] = SourceRows(along(graph, edges), column, shared(graph, shuffled), within)
 
   /** Returns the row keys of edges (`EdgeKeys`). */
-  def edgeKeys(graph: LoadedGraph, edges: String): RDD[Array[Long]] = EdgeKeys(EdgeSet(edges))(graph.blocks)
+  def edgeKeys(graph: LoadedGraph, edges: String): RDD[Array[Long]] = EdgeKeys(EdgeSet(edges))(along(graph, edges))
 
   /** Computes an edge column (`EdgeExpression`). The function is text, which `EdgeFunction.parse` reads. */
   def edgeExpression(
@@ -181,7 +192,7 @@ object Facade {
       destinations: util.List[RDD[Rows]],
       columns: util.List[RDD[Rows]]
   ): RDD[Rows] = EdgeExpression(scope(edges, within, made), EdgeFunction.parse(function), width)(
-    graph.blocks,
+    along(graph, edges),
     sources.asScala.toSeq,
     destinations.asScala.toSeq,
     columns.asScala.toSeq
@@ -189,7 +200,7 @@ object Facade {
 
   /** Normalises an edge column over in-edges (`SegmentSoftmax`). */
   def segmentSoftmax(graph: LoadedGraph, edges: String, within: Int, made: Int, scores: RDD[Rows]): RDD[Rows] =
-    SegmentSoftmax(scope(edges, within, made))(graph.blocks, scores)
+    SegmentSoftmax(scope(edges, within, made))(along(graph, edges), scores)
 
   /** Computes the adjoint of the softmax (`SegmentSoftmaxGradient`). */
   def segmentSoftmaxGradient(
@@ -199,7 +210,7 @@ object Facade {
       made: Int,
       softmax: RDD[Rows],
       gradient: RDD[Rows]
-  ): RDD[Rows] = SegmentSoftmaxGradient(scope(edges, within, made))(graph.blocks, softmax, gradient)
+  ): RDD[Rows] = SegmentSoftmaxGradient(scope(edges, within, made))(along(graph, edges), softmax, gradient)
 
   /** Drops numbers of an edge column (`EdgeDropout`). */
   def edgeDropout(
@@ -211,7 +222,7 @@ object Facade {
       column: RDD[Rows],
       state: Long,
       threshold: Int
-  ): RDD[Rows] = EdgeDropout(scope(edges, within, made), state, threshold)(graph.blocks, keys, column)
+  ): RDD[Rows] = EdgeDropout(scope(edges, within, made), state, threshold)(along(graph, edges), keys, column)
 
   /** Sums an edge column for every vertex (`EdgeSum`). */
   def edgeSum(
@@ -224,7 +235,7 @@ object Facade {
       bySource: Boolean,
       shuffled: Boolean
   ): RDD[Rows] =
-    EdgeSum(scope(edges, within, made), bySource)(graph.blocks, column, width, shared(graph, shuffled))
+    EdgeSum(scope(edges, within, made), bySource)(along(graph, edges), column, width, shared(graph, shuffled))
 
   /** Sums along edges, scaled by an edge column (`ScaledPropagate.forward`). */
   def scaledPropagate(
@@ -235,7 +246,7 @@ object Facade {
       sources: RDD[SourceRows],
       scales: RDD[Rows],
       heads: Int
-  ): RDD[Rows] = ScaledPropagate(scope(edges, within, made), heads).forward(graph.blocks, sources, scales)
+  ): RDD[Rows] = ScaledPropagate(scope(edges, within, made), heads).forward(along(graph, edges), sources, scales)
 
   /** Computes the adjoint of the scaled sums (`ScaledPropagate.reverse`). */
   def scaledPropagateReverse(
@@ -250,7 +261,7 @@ object Facade {
       shuffled: Boolean
   ): RDD[Rows] = {
     val step = ScaledPropagate(scope(edges, within, made), heads)
-    step.reverse(graph.blocks, column, scales, width, shared(graph, shuffled))
+    step.reverse(along(graph, edges), column, scales, width, shared(graph, shuffled))
   }
 
   /** Computes the dot products of both ends' rows (`EdgeDot`). */
@@ -262,7 +273,7 @@ object Facade {
       sources: RDD[SourceRows],
       destination: RDD[Rows],
       heads: Int
-  ): RDD[Rows] = EdgeDot(scope(edges, within, made), heads)(graph.blocks, sources, destination)
+  ): RDD[Rows] = EdgeDot(scope(edges, within, made), heads)(along(graph, edges), sources, destination)
 
   /** Computes the greatest or least of the sources' rows (`Extreme`). */
   def extreme(
@@ -272,7 +283,7 @@ object Facade {
       made: Int,
       sources: RDD[SourceRows],
       greatest: Boolean
-  ): RDD[Rows] = Extreme(scope(edges, within, made), greatest)(graph.blocks, sources)
+  ): RDD[Rows] = Extreme(scope(edges, within, made), greatest)(along(graph, edges), sources)
 
   /** Computes the shares that the adjoint of `extreme` adds up (`ExtremeGradient.shares`). */
   def extremeShares(
@@ -283,16 +294,19 @@ object Facade {
       extreme: RDD[Rows],
       gradient: RDD[Rows]
   ): RDD[Array[Rows]] =
-    ExtremeGradient(EdgeScope(EdgeSet(edges), within)).shares(graph.blocks, sources, extreme, gradient)
+    ExtremeGradient(EdgeScope(EdgeSet(edges), within)).shares(along(graph, edges), sources, extreme, gradient)
 
   /** Computes the adjoint of `extreme` (`ExtremeGradient`). The caller persists `shares` if all partitions are in one JVM. */
   def extremeGradient(
       graph: LoadedGraph,
+      edges: String,
       made: Int,
       shares: RDD[Array[Rows]],
       width: Int,
       shuffled: Boolean
-  ): RDD[Rows] = ExtremeGradient(graph.blocks, shares, width, shared(graph, shuffled), made)
+  ): RDD[Rows] = ExtremeGradient(along(graph, edges), shares, width, shared(graph, shuffled), made)
+
+  private def along(graph: LoadedGraph, edges: String) = graph.along(EdgeSet(edges))
 
   private def scope(edges: String, within: Int, made: Int) = EdgeScope(EdgeSet(edges), within, made)
 
@@ -315,8 +329,11 @@ object Facade {
   ): RDD[Piped] = {
     val plain = PipeStep.of(step, endpoint, settings)
     val all = columns.asScala.toSeq
-    val sources = plain.edges.flatMap(_.sources).map(field => all(field.columns.head).map(_.asInstanceOf[Rows]))
-    val halos = sources.map(Exchange.halo(graph.blocks, _, Block.farther(plain.within)))
+    val sources =
+      plain.edges.flatMap(one => one.sources.map(field => graph.along(one.edges) -> all(field.columns.head)))
+    val halos = sources.map { case (blocks, column) =>
+      Exchange.halo(blocks, column.map(_.asInstanceOf[Rows]), Block.farther(plain.within))
+    }
     Pipe(plain)(graph.blocks, all, near.asScala.toSeq, halos)
   }
 

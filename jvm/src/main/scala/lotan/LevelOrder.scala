@@ -28,17 +28,13 @@ final case class LevelOrder(deepest: Int, allSplits: Boolean = false) {
   def apply(graph: LoadedGraph): LoadedGraph = {
     val found = levels(graph)
     try {
-      val (own, blocks) = (found.last, graph.blocks)
-      val halo = Exchange.halo(blocks, own)
-      val rest = if (graph.hubs) Exchange.halo(blocks.map(_.withoutHubs), own) else halo
-      val placed = blocks.zipPartitions(own, halo, rest) { (ofBlock, ofLevels, ofHalo, ofRest) =>
-        val levels = ofLevels.next().values
-        Iterator.single(new Placed(levels, ofHalo.next(), ofRest.next(), deepest).block(ofBlock.next()))
-      }
+      val own = found.last
+      val blocks = placed(graph.blocks, own, graph.hubs)
+      val turned = graph.turned.map(placed(_, own, hubs = false).map(_.asRows))
       val columns = graph.columns.map { case (name, rows) =>
         name -> rows.zipPartitions(own)((ofRows, ofLevels) => Iterator.single(inOrder(ofRows.next(), ofLevels.next())))
       }
-      val all: Seq[RDD[_]] = placed +: columns.values.toSeq
+      val all: Seq[RDD[_]] = (blocks +: columns.values.toSeq) ++ turned
       for (one <- all) one.persist(StorageLevel.MEMORY_AND_DISK)
       try Facade.force(all.asJava)
       catch {
@@ -46,10 +42,20 @@ final case class LevelOrder(deepest: Int, allSplits: Boolean = false) {
           all.foreach(_.unpersist(blocking = false))
           throw failure
       }
-      new LoadedGraph(placed, columns, graph.hubs)
+      new LoadedGraph(blocks, columns, graph.hubs, turned)
     } finally {
       found.foreach(_.unpersist(blocking = false))
       graph.close()
+    }
+  }
+
+  /** The blocks with their vertices in the order of levels, of which `own` has one for each. */
+  private def placed(blocks: RDD[Block], own: RDD[Rows], hubs: Boolean): RDD[Block] = {
+    val halo = Exchange.halo(blocks, own)
+    val rest = if (hubs) Exchange.halo(blocks.map(_.withoutHubs), own) else halo
+    blocks.zipPartitions(own, halo, rest) { (ofBlock, ofLevels, ofHalo, ofRest) =>
+      val levels = ofLevels.next().values
+      Iterator.single(new Placed(levels, ofHalo.next(), ofRest.next(), deepest).block(ofBlock.next()))
     }
   }
 

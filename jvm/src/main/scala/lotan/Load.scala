@@ -17,15 +17,26 @@ import org.apache.spark.storage.StorageLevel
   *   the vertices' columns, by name
   * @param hubs
   *   true if any block has hubs whose edges are spread
+  * @param turned
+  *   the topology of the same vertices with both ends of each edge exchanged; None if no step needs it
   */
 final class LoadedGraph private[lotan] (
     val blocks: RDD[Block],
     val columns: Map[String, RDD[Rows]],
-    val hubs: Boolean
+    val hubs: Boolean,
+    val turned: Option[RDD[Block]] = None
 ) extends AutoCloseable {
 
+  /** The blocks that have the edges of a set. Their vertices are the same, in the same order. */
+  def along(edges: EdgeSet): RDD[Block] =
+    if (!edges.reversed) blocks
+    else
+      turned.getOrElse(
+        throw new IllegalArgumentException(s"a step reads the edges '${edges.name}', which were not loaded")
+      )
+
   /** Unpersists the blocks and the columns. A second call does nothing. */
-  override def close(): Unit = for (one <- blocks +: columns.values.toSeq) one.unpersist(blocking = true)
+  override def close(): Unit = for (one <- (blocks +: columns.values.toSeq) ++ turned) one.unpersist(blocking = true)
 }
 
 /** Makes blocks of a graph's tables, with one pass over the vertices and one shuffle of the edges. Nothing is collected.
@@ -44,6 +55,8 @@ final class LoadedGraph private[lotan] (
   *   the length of each array of `data`, which a partition without edges cannot see
   * @param hubEdges
   *   that a vertex has at least between two partitions if its edges are to be spread: see `Hubs`
+  * @param turned
+  *   true to make blocks of the edges with both ends exchanged as well, with a second pass over both tables
   */
 final case class Load(
     partitions: Int,
@@ -51,7 +64,8 @@ final case class Load(
     weight: Option[String],
     hubEdges: Int = Hubs.LeastEdges,
     data: Option[String] = None,
-    dataWidth: Int = 0
+    dataWidth: Int = 0,
+    turned: Boolean = false
 ) {
   private val placement = Placement(partitions)
 
@@ -62,14 +76,32 @@ final case class Load(
     * @param edges
     *   `src`, `dst` of the id's type, and the weight
     */
-  def apply(vertices: DataFrame, edges: DataFrame): LoadedGraph = {
+  def apply(vertices: DataFrame, edges: DataFrame): LoadedGraph =
+    if (!turned) blocksOf(vertices, edges, identity)
+    else {
+      // Sums along these edges take the way along the others. So they have no hubs to spread, and no transposes.
+      val alone = copy(features = Nil, hubEdges = Int.MaxValue, turned = false)
+      val ends = Seq(col("dst").as("src"), col("src").as("dst"))
+      val others = edges.columns.filterNot(Set("src", "dst")).toSeq.map(col)
+      val other = alone.blocksOf(vertices, edges.select(ends ++ others: _*), _.asRows)
+      try {
+        val loaded = blocksOf(vertices, edges, identity)
+        new LoadedGraph(loaded.blocks, loaded.columns, loaded.hubs, Some(other.blocks))
+      } catch {
+        case failure: Throwable =>
+          other.close()
+          throw failure
+      }
+    }
+
+  private def blocksOf(vertices: DataFrame, edges: DataFrame, finish: Block => Block): LoadedGraph = {
     val text = vertices.schema("id").dataType == StringType
     val parts = tables(vertices, edges, text).persist(StorageLevel.MEMORY_AND_DISK)
     val requests = Exchange(parts.flatMap(_.requests), partitions)
     val together =
       parts.zipPartitions(requests)((part, received) => Iterator.single(part.next().answer(received.next())))
     together.persist(StorageLevel.MEMORY_AND_DISK)
-    val (blocks, rows) = (together.map(_._1), columns(together))
+    val (blocks, rows) = (together.map(one => finish(one._1)), columns(together))
     // Each by itself: where memory is short, Spark puts aside a column that is read once a pass, not the edges with it.
     val all: Seq[RDD[_]] = blocks +: rows.values.toSeq
     for (one <- all) one.persist(StorageLevel.MEMORY_AND_DISK)

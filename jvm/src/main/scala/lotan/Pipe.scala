@@ -161,7 +161,7 @@ final private class PipeInput(
       topology(edges, found) ++ edges.sources.map { field =>
         val own = columns(field.columns.head).asInstanceOf[Rows]
         val arrays = own.values +: halo.next()
-        field.tensor -> new PickedFloats(arrays, 0 +: block.haloStart, found.sources, own.width)
+        field.tensor -> new PickedFloats(arrays, 0 +: found.haloStart, found.sources, own.width)
       }
     }
   }
