@@ -113,20 +113,24 @@ class Batches:
         """Sample a batch and load it."""
         epoch, batch = divmod(number, self.count)
         targets = self._targets(epoch)[batch]
-        return self._drawn_and_loaded(epoch, batch, lambda of: self._sampler.sample(targets, self._fanouts, of))
+        sample = self._drawn(epoch, batch, lambda of: self._sampler.sample(targets, self._fanouts, of))
+        return self._loaded(sample, self._loader)
 
-    def _drawn_and_loaded(self, epoch: int, batch: int, draw: Callable[[Randomness], Sample]) -> LoadedGraph:
-        """Draw a batch and load it, and measure both."""
-        started = time.perf_counter()
+    def _drawn(self, epoch: int, batch: int, draw: Callable[[Randomness], Sample]) -> Sample:
+        """Draw a batch, and measure it."""
+        started, done = time.perf_counter(), self.prepared
         sample = draw(Randomness(self._regime.seed, epoch, batch=batch))
-        sampled = time.perf_counter()
-        loaded = self._loader.load(sample)
-        done = self.prepared
         done.batches += 1
         done.vertices += len(sample.rows)
         done.edges += len(sample.edges)
-        done.sample_seconds += sampled - started
-        done.load_seconds += time.perf_counter() - sampled
+        done.sample_seconds += time.perf_counter() - started
+        return sample
+
+    def _loaded(self, sample: Sample, loader: BatchLoader) -> LoadedGraph:
+        """Load a batch for the plan of a loader, and measure it."""
+        started = time.perf_counter()
+        loaded = loader.load(sample)
+        self.prepared.load_seconds += time.perf_counter() - started
         return loaded
 
     def _targets(self, epoch: int) -> list[Positions]:

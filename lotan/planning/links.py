@@ -34,7 +34,13 @@ from planner.spec import LossSpec
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
-def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None) -> Job:
+def prepare_links(
+    model: torch.nn.Module,
+    graph: Graph,
+    config: TrainerConfig,
+    decoder: Decoder | None = None,
+    linked: LinkGraph | None = None,
+) -> Job:
     """Read the links, trace the encoder, make the decoder, and plan the epoch.
 
     Args:
@@ -42,6 +48,7 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
         graph: The graph to train on, whose edges are the links. It is read into this process.
         config: The settings of the run, whose task is a link task.
         decoder: The decoder of an earlier training of the same model, which goes on; None: a new one.
+        linked: The links of the graph, if another model of the same fractions has read them; None: they are read.
 
     Raises:
         GraphError: If the graph or its links cannot be trained on.
@@ -51,7 +58,7 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
     """
     task = config.task
     assert isinstance(task, LinkPrediction)  # the caller has asked
-    linked = link_graph(graph, task)
+    linked = link_graph(graph, task) if linked is None else linked
     _check_negatives(task, linked.links)
     if config.monitor == "auc" and linked.links.relation is not None:
         raise ConfigurationError("monitor is 'auc', which links with relations do not have; monitor 'mrr'")

@@ -76,8 +76,8 @@ class Passes:
         assert list(which) == list(self.learners)
         return self._run(self.plan.evaluate, self.learners[0].state.epoch)
 
-    def end(self) -> None:
-        """Do what is left after the last epoch, while the engine is still open."""
+    def end(self, which: Sequence[Learner]) -> None:
+        """Do what is left after the last epoch of some learners, while the engine is still open."""
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""

@@ -130,7 +130,7 @@ def _link_batches(job: Job, config: TrainerConfig, task: LinkPrediction) -> Link
     if job.batch is None or job.linked is None or not isinstance(config.regime, MiniBatch):
         return None
     excluded = excludes_targets(task)
-    return LinkBatches(job.linked, job.batch.plan, config.regime, task, excluded, config.epochs, config.chunk_rows)
+    return LinkBatches(job.linked, [job.batch.plan], config.regime, task, excluded, config.epochs, config.chunk_rows)
 
 
 @contextmanager

@@ -364,13 +364,3 @@ def test_arguments_of_the_task_are_checked(name: str) -> None:
         lotan.LinkPrediction(**{name: WRONG[name]})
 
 
-def test_models_that_train_together_have_labels() -> None:
-    member = lotan.Member(encoder(), lotan.Adam(lr=0.01))
-    together = "models train together on labels of vertices alone"
-    with (
-        pytest.raises(ConfigurationError, match=together),
-        lotan.ModelBatch(graph(0), [member], task="link", progress=False) as batch,
-    ):
-        batch.train()
-    with pytest.raises(ConfigurationError, match=together):
-        lotan.tune(graph(0), {"model": {"hidden": [4, 8]}}, task="link")
