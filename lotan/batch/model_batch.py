@@ -344,12 +344,11 @@ class ModelBatch:
         known = (self._link_job(other) for other in self._jobs)
         of = task.shares, task.seed if task.shares else None
         linked = next(
-            (one.job.linked for one in known if of == (one.task.shares, one.task.seed if one.task.shares else None)), None
+            (one.job.linked for one in known if of == (one.task.shares, one.task.seed if one.task.shares else None)),
+            None,
         )
         try:
-            return prepare_links(
-                self._members[number].model, self.graph, replace(config, task=task), linked=linked
-            )
+            return prepare_links(self._members[number].model, self.graph, replace(config, task=task), linked=linked)
         except (ModelError, PlanError) as error:
             raise type(error)(f"{error} (in {self.states[number].name})") from error
 

@@ -215,7 +215,7 @@ def regime_of(options: argparse.Namespace) -> Regime:
         ConfigurationError: If options of mini-batches are incomplete, or cannot be used.
     """
     from lotan.errors import ConfigurationError
-    from lotan.settings.regimes import FullBatch, MiniBatch
+    from lotan.settings.regimes import FullBatch, MiniBatch, read_fanouts
 
     size, fanouts, seed = (getattr(options, name, None) for name in ("batch_size", "fanouts", "sampling_seed"))
     if size is None and fanouts is None and seed is None:
@@ -223,13 +223,7 @@ def regime_of(options: argparse.Namespace) -> Regime:
     if size is None or fanouts is None:
         missing, example = ("--batch-size", "1024") if size is None else ("--fanouts", "10,10")
         raise ConfigurationError(f"mini-batches need {missing} too, such as {missing} {example}")
-    several = () if fanouts == "none" else tuple(map(_fanout, fanouts.split(",")))
-    return MiniBatch(size, several, seed or 0)
-
-
-def _fanout(text: str) -> Any:
-    """Return a fanout, or the text itself, which the regime refuses."""
-    return int(text) if text.strip().isdecimal() else text.strip()
+    return MiniBatch(size, read_fanouts(fanouts), seed or 0)
 
 
 def add_loss_options(group: argparse._ArgumentGroup) -> None:

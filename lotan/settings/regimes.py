@@ -83,6 +83,19 @@ def check_regime(value: object) -> None:
         )
 
 
+def read_fanouts(text: str) -> tuple[Fanout, ...]:
+    """Return the fanouts that a text describes, such as "10,all". "none" stands for no fanouts.
+
+    What is no fanout stays a text, which `MiniBatch` refuses.
+
+    >>> read_fanouts("10,all"), read_fanouts("none")
+    ((10, 'all'), ())
+    """
+    if text == "none":
+        return ()
+    return tuple(int(one) if one.strip().isdecimal() else one.strip() for one in text.split(","))  # type: ignore[misc]
+
+
 def _fanouts(given: object) -> tuple[Fanout, ...]:
     """Return fanouts as a tuple of Python's own numbers and "all"."""
     expected = f'at most {MOST_FANOUTS} whole numbers of at least 1, or "all", one for each layer, such as (10, 10)'

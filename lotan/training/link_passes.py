@@ -197,7 +197,7 @@ class LinkPassesOfModels(Passes):
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """Rank the links of validation, for one learner after the other. The metrics of one that has diverged are NaN."""
-        found = []
+        found: list[Outcome] = []
         for learner in which:
             try:
                 found += self._passes(learner).evaluate([learner])
