@@ -228,12 +228,7 @@ def regime_of(options: argparse.Namespace) -> Regime:
 
 def add_loss_options(group: argparse._ArgumentGroup) -> None:
     """Add the options for the task, the loss and its class weights."""
-    group.add_argument(
-        "--task",
-        choices=TASKS,
-        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest); or link, to\n"
-        "learn which pairs of vertices have an edge (see the link task)",
-    )
+    add_task(group)
     group.add_argument(
         "--loss",
         metavar="NAME(ARGUMENTS)",
@@ -244,6 +239,16 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
         "--class-weights",
         metavar="W,W,...",
         help="weights of the classes in the loss: one for each in order, CLASS=WEIGHT for some, or balanced (default: 1)",
+    )
+
+
+def add_task(group: argparse._ArgumentGroup) -> None:
+    """Add --task."""
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest); or link, to\n"
+        "learn which pairs of vertices have an edge (see the link task)",
     )
 
 
