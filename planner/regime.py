@@ -134,12 +134,15 @@ def _is_row_wise(plan: Plan, step: Step) -> bool:
 def hops(spec: Spec) -> int | str:
     """Return how many times a model sums along edges, one sum after the other, at most.
 
+    Layers with running statistics normalise by the rows of a batch in training. They read no edges.
+
     Returns:
-        The number of hops; or the name of a layer that reads the rows of all vertices, so that there is no number.
+        The number of hops; or the name of another layer that reads the rows of all vertices, so that there is no number.
     """
     found: dict[str, int] = {}
+    tracked = {layer.layer for layer in spec.tracked}
     for call in spec.calls:
-        if call.op in (*REDUCING, TRACK):
+        if call.op in (*REDUCING, TRACK) and call.layer not in tracked:
             return call.layer or "the model itself"
         found[call.output] = _hops_of(call, max((found.get(name, 0) for name in call.reads), default=0))
     return found.get(spec.output, 0)

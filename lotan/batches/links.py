@@ -18,9 +18,6 @@ from lotan.settings.tasks import LinkPrediction
 from lotan.stages.randomness import Randomness
 from planner.physical import Plan
 
-FULL_BATCH_LINKS = 1024
-"""The links that share their negatives in full batch."""
-
 
 class LinkBatches(Batches):
     """The batches of links of one run on the local engine, or of several that share the links, negatives and edges of each.

@@ -12,6 +12,8 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.examples import LinkGraph, Links, link_graph
+from lotan.links.memory import ScoreSizes
+from lotan.links.pairs import FULL_BATCH_LINKS
 from lotan.planning.job import (
     Job,
     check_statistics,
@@ -19,10 +21,11 @@ from lotan.planning.job import (
     model_outputs,
     model_width,
     plan_for,
+    plan_of_batch,
     sampling_of,
     takes_roots,
     traced,
-    with_batches,
+    with_scores,
 )
 from lotan.planning.learned import draw_rows
 from lotan.settings.config import TrainerConfig
@@ -73,7 +76,7 @@ def prepare_links(
         decoder = make_decoder(task, outputs, linked.links.relations, config.seed)
     loss = LossSpec("link", outputs, normalizer=1.0)
     sampling = _sampling(sampling_of(train, linked.graph, config), linked, task)
-    engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling)
+    engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling, limited=False)
     planned = planned.described(weights=linked.graph.names.weight_words(linked.graph.statistics.weighted))
     warnings = (*graph.notes, *report.warnings, *idle_settings(engine.name, config, linked.graph))
     job = Job(
@@ -89,7 +92,21 @@ def prepare_links(
         linked=linked,
         decoder=decoder,
     )
-    return job if sampling is None else with_batches(job, sampling, config)
+    job = job if sampling is None else replace(job, batch=plan_of_batch(job, sampling, config))
+    return with_scores(job, _sizes(task, linked.links, sampling, outputs), config)
+
+
+def _sizes(task: LinkPrediction, links: Links, sampling: Sampling | None, width: int) -> ScoreSizes:
+    """Return the sizes of the scores of a training pass and of an evaluation."""
+    training, vertices = len(links.of("train")), links.vertices
+    return ScoreSizes(
+        links=len(links),
+        batch=min(training, FULL_BATCH_LINKS if sampling is None else sampling.batch_size),
+        candidates=vertices if task.negatives == ALL else int(task.negatives),
+        rows=vertices if sampling is None else sampling.targets or vertices,
+        vertices=vertices,
+        width=width,
+    )
 
 
 def _check_negatives(task: LinkPrediction, links: Links) -> None:

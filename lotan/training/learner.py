@@ -148,7 +148,8 @@ class Learner:
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
             ) from error
         self.state.optimizer.zero_grad(set_to_none=True)
-        update_running(self.weights, self.job.train.tracked, outcome.gradients, self.job.statistics.vertices)
+        rows = self.job.statistics.vertices if outcome.rows is None else outcome.rows
+        update_running(self.weights, self.job.train.tracked, outcome.gradients, rows)
         self._counted = outcome.statistics if self._counted is None else self._counted + outcome.statistics
         self._stepping += time.perf_counter() - started
 

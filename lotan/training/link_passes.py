@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.batches.links import FULL_BATCH_LINKS, LinkBatches
+from lotan.batches.links import LinkBatches
 from lotan.engines.base import Outcome, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import DivergedError
 from lotan.links.decoders import PREFIX
-from lotan.links.pairs import Negatives, Pairs, Scored, score
+from lotan.links.pairs import FULL_BATCH_LINKS, Negatives, Pairs, Scored, score
 from lotan.links.ranks import metrics_of
 from lotan.settings.tasks import LinkPrediction
 from lotan.stages.metrics import metrics, statistics_of_links, statistics_of_pairs
@@ -52,6 +52,7 @@ class LinkPasses(Passes):
         assert learner.job.decoder is not None
         self._local, self._task, self.batches = engine, task, batches
         self._links, self._decoder = learner.job.linked.links, learner.job.decoder
+        self._scores = learner.job.scores
         shared = negatives or (None if batches is None else batches.negatives)
         self._negatives = Negatives(self._links, task) if shared is None else shared
 
@@ -82,7 +83,8 @@ class LinkPasses(Passes):
         """
         batches.engine.turn_to(graph)
         pairs = batches.pairs_of(graph)
-        return self._step(batches.engine, batches.plans[model], [pairs], len(pairs.src), epoch, number)
+        found = self._step(batches.engine, batches.plans[model], [pairs], len(pairs.src), epoch, number)
+        return replace(found, rows=graph.chunks.rows)
 
     def _of_epoch(self, epoch: int) -> Iterator[Pairs]:
         """Yield the training links with their negatives, which are drawn anew for each run of links."""
@@ -104,7 +106,7 @@ class LinkPasses(Passes):
 
         def scoring(rows: Tensor) -> Tensor:
             placed = rows if engine is not self._local else engine.rows_of(rows)
-            found.append(score(self._decoder, placed, pairs, links, self._task.loss))
+            found.append(score(self._decoder, placed, pairs, links, self._task.loss, self._scores))
             gradient = found[0].rows
             return gradient if engine is not self._local else engine.placed(gradient)
 
@@ -136,7 +138,7 @@ class LinkPasses(Passes):
         rows, is_training = self._rows(), self._decoder.training
         self._decoder.eval()  # a decoder of the user's own may have dropout
         try:
-            found = metrics_of(self._decoder, rows, links, self._links, self._task.seed)
+            found = metrics_of(self._decoder, rows, links, self._links, self._task.seed, self._scores)
         finally:
             self._decoder.train(is_training)
         return statistics_of_links(split, len(links), found)

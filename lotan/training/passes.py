@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
 from lotan.batches.schedule import Batches
@@ -57,7 +57,11 @@ class Passes:
         for number, graph in enumerate(batches.of_epoch(epoch)):
             batches.engine.turn_to(graph)
             outcome = run(batches.engine, batches.plan, batches.plan.train, self._pass(epoch, number))
-            yield [mean_of_batch(each, loss) for each in self._outcomes(outcome)]
+            rows = graph.chunks.rows
+            outcomes = zip(self.learners, self._outcomes(outcome), strict=True)
+            yield [
+                replace(mean_of_batch(each, loss, learner.job.train.buffers), rows=rows) for learner, each in outcomes
+            ]
 
     def _train_on_all(self) -> Sequence[Outcome]:
         """Run a training pass over the whole graph. It also evaluates learners that owe metrics."""
@@ -141,7 +145,7 @@ class BatchPasses(Passes):
         return outcome.by_model(len(self.learners))
 
 
-def mean_of_batch(outcome: Outcome, loss: LossSpec) -> Outcome:
+def mean_of_batch(outcome: Outcome, loss: LossSpec, buffers: Collection[str] = ()) -> Outcome:
     """Return the outcome of a mini-batch with the gradients of the mean over its own targets.
 
     The plan divides the loss by what the terms of a batch are expected to add up to. A last batch has fewer targets, and
@@ -150,10 +154,12 @@ def mean_of_batch(outcome: Outcome, loss: LossSpec) -> Outcome:
     Args:
         outcome: The outcome, whose statistics have the sum of the weights of the training vertices' terms.
         loss: The loss of the plan.
+        buffers: The names of running statistics, whose sums over the rows of the batch are among the gradients.
     """
     assert outcome.statistics is not None  # a training pass always has them
     weight = float(outcome.statistics[SPLITS.index("train"), 1])
     if weight in (0.0, loss.normalizer):  # without weight, all gradients are 0
         return outcome
     factor = loss.normalizer / weight
-    return replace(outcome, gradients={name: gradient * factor for name, gradient in outcome.gradients.items()})
+    found = {name: gradient if name in buffers else gradient * factor for name, gradient in outcome.gradients.items()}
+    return replace(outcome, gradients=found)

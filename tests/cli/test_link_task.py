@@ -76,7 +76,18 @@ def test_triples_are_read_with_their_splits_and_broken_lines_named(triples: Path
 def test_a_saved_model_scores_files_of_pairs_and_ranks(triples: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("lotan.results.link_files.PIECE", 2)  # the file is read in several pieces
     model, out = str(triples / "model"), str(triples / "out.parquet")
-    words = ["--graph", str(triples), "--task", "link", "--decoder", "distmult", "--negatives", "3", "--batch-size", "2"]
+    words = [
+        "--graph",
+        str(triples),
+        "--task",
+        "link",
+        "--decoder",
+        "distmult",
+        "--negatives",
+        "3",
+        "--batch-size",
+        "2",
+    ]
     words += ["--model", "lotan.nn:LearnedRows", "--hidden", "4", "--fanouts", "none", "--epochs", "2"]
     assert main(["explain", *words]) == 0
     assert "ScorePairs" in capsys.readouterr().out
