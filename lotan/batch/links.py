@@ -43,7 +43,7 @@ class LinkJob:
 
     @property
     def draws(self) -> Hashable:
-        """What models must have in common to share negatives and samples."""
+        """The settings that models must have in common to share negatives and samples."""
         task = replace(self.task, decoder="dot", loss="softmax")  # neither changes a draw
         depth = None if self.job.batch is None else hops_of_plan(self.job.batch.plan)
         return repr(task), self.config.regime, depth

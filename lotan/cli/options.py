@@ -243,7 +243,7 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_task(group: argparse._ArgumentGroup) -> None:
-    """Add --task."""
+    """Add the option of the task."""
     group.add_argument(
         "--task",
         choices=TASKS,
