@@ -152,7 +152,12 @@ class ModelBatch:
         return list(range(first, len(self._members)))
 
     def _check_task(self, config: TrainerConfig) -> None:
-        """Refuse members that learn links beside others that learn labels."""
+        """Refuse members that learn links beside others that learn labels, and batches that follow a model's validation."""
+        if isinstance(config.regime, MiniBatch) and config.regime.is_fixed:
+            raise ConfigurationError(
+                f"regime MiniBatch has order {config.regime.order!r}, which follows the validation of one model, and models that "
+                "train together share their batches: leave order out, or use a Trainer"
+            )
         others = {isinstance(self._config_of(n, one).task, LinkPrediction) for n, one in enumerate(self._members)}
         if others - {isinstance(config.task, LinkPrediction)}:
             raise ConfigurationError(

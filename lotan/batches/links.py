@@ -53,8 +53,8 @@ class LinkBatches(Batches):
         self._end *= len(plans)  # a batch is loaded for one model after the other
         self._last: tuple[int, Sample, Pairs] | None = None  # the batch that was drawn last, which other models share
 
-    def of_epoch(self, epoch: int) -> Iterator[LoadedGraph]:
-        """Yield the batches of an epoch in order, each once for every model."""
+    def of_epoch(self, epoch: int, drawn_as: int | None = None) -> Iterator[LoadedGraph]:
+        """Yield the batches of an epoch in order, each once for every model. They have the draws of their epoch."""
         each = len(self.plans) * self.count
         for number in range(epoch * each, (epoch + 1) * each):
             yield self._take(number)
@@ -63,7 +63,7 @@ class LinkBatches(Batches):
         """Return the pairs of a batch, whose graph `of_epoch` has yielded. They are asked for once."""
         return self._pairs.pop(id(graph))
 
-    def _prepare(self, number: int) -> LoadedGraph:
+    def _prepare(self, number: int, drawn_as: int = 0) -> LoadedGraph:
         number, model = divmod(number, len(self.plans))
         if self._last is None or self._last[0] != number:
             self._last = number, *self._drawn_with_pairs(*divmod(number, self.count))

@@ -207,6 +207,13 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
         help="seed of the order of training vertices and of the drawn edges (default: 0)",
     )
 
+    group.add_argument(
+        "--fixed-batches",
+        action="store_true",
+        help="use the batches of the first epoch again, until three evaluations in a row have not bettered the metric of the\n"
+        "validation vertices (default: draw others in each epoch)",
+    )
+
 
 def regime_of(options: argparse.Namespace) -> Regime:
     """Return the regime that the options describe.
@@ -215,15 +222,16 @@ def regime_of(options: argparse.Namespace) -> Regime:
         ConfigurationError: If options of mini-batches are incomplete, or cannot be used.
     """
     from lotan.errors import ConfigurationError
-    from lotan.settings.regimes import FullBatch, MiniBatch, read_fanouts
+    from lotan.settings.regimes import FIXED, SHUFFLED, FullBatch, MiniBatch, read_fanouts
 
     size, fanouts, seed = (getattr(options, name, None) for name in ("batch_size", "fanouts", "sampling_seed"))
-    if size is None and fanouts is None and seed is None:
+    order = FIXED if getattr(options, "fixed_batches", False) else SHUFFLED
+    if size is None and fanouts is None and seed is None and order == SHUFFLED:
         return FullBatch()
     if size is None or fanouts is None:
         missing, example = ("--batch-size", "1024") if size is None else ("--fanouts", "10,10")
         raise ConfigurationError(f"mini-batches need {missing} too, such as {missing} {example}")
-    return MiniBatch(size, read_fanouts(fanouts), seed or 0)
+    return MiniBatch(size, read_fanouts(fanouts), seed or 0, order)
 
 
 def add_loss_options(group: argparse._ArgumentGroup) -> None:

@@ -56,6 +56,7 @@ from planner.traits import EngineTraits
 Found = TypeVar("Found")
 
 BATCHES_HELD = 1 + BATCHES_AHEAD  # mini-batches in memory at one time: the one that trains, and those prepared ahead
+SAMPLE_VERTEX_BYTES, SAMPLE_EDGE_BYTES = 8, 24  # of a batch whose drawn edges are kept
 GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
 
 
@@ -131,6 +132,14 @@ class Job:
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
             found = replace(found, peak=found.peak + held, least=whole, in_memory=whole)
+            regime = config.regime
+            if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
+                one = (
+                    SAMPLE_VERTEX_BYTES * self.batch.statistics.vertices
+                    + SAMPLE_EDGE_BYTES * self.batch.statistics.edges
+                )
+                kept = self.planned.options.sampling.batches * int(one)
+                found = replace(found, peak=found.peak + kept, least=found.least + kept, in_memory=whole + kept)
         if self.scored is not None:
             now, least = self.scored.bytes(self.scores), self.scored.bytes(self.scored.least)
             whole = (found.in_memory or found.least) + now

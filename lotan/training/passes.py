@@ -9,6 +9,8 @@ from dataclasses import replace
 from lotan.batches.schedule import Batches
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
+from lotan.settings.regimes import MiniBatch
+from lotan.training.early_stopping import elbow
 from lotan.training.learner import Learner
 from planner.batch import Batch
 from planner.physical import Plan
@@ -54,7 +56,7 @@ class Passes:
             return
         epoch, batches = self.learners[0].state.epoch + 1, self.batches
         loss = next(stage.loss for stage in batches.plan.stages if stage.loss is not None)
-        for number, graph in enumerate(batches.of_epoch(epoch)):
+        for number, graph in enumerate(batches.of_epoch(epoch, self._drawn_as(epoch))):
             batches.engine.turn_to(graph)
             outcome = run(batches.engine, batches.plan, batches.plan.train, self._pass(epoch, number))
             rows = graph.chunks.rows
@@ -62,6 +64,13 @@ class Passes:
             yield [
                 replace(mean_of_batch(each, loss, learner.job.train.buffers), rows=rows) for learner, each in outcomes
             ]
+
+    def _drawn_as(self, epoch: int) -> int:
+        """Return the epoch whose draws an epoch of mini-batches has: its own, or the first one until the elbow."""
+        learner = self.learners[0]
+        regime, state = learner.config.regime, learner.state
+        fixed = isinstance(regime, MiniBatch) and regime.is_fixed
+        return 1 if fixed and elbow(state.history, state.stopping.monitor) is None else epoch
 
     def _train_on_all(self) -> Sequence[Outcome]:
         """Run a training pass over the whole graph. It also evaluates learners that owe metrics."""

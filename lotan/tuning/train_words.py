@@ -62,7 +62,10 @@ def _words_of_regime(regime: Regime | str) -> list[str]:
         return []
     fanouts = ",".join(map(str, regime.fanouts)) or "none"
     words = {"--batch-size": regime.batch_size, "--fanouts": fanouts, "--sampling-seed": regime.seed}
-    return [word for name, value in words.items() for word in (name, str(value))]
+    return [
+        *(word for name, value in words.items() for word in (name, str(value))),
+        *["--fixed-batches"] * regime.is_fixed,
+    ]
 
 
 def _words_of_task(task: LinkPrediction) -> list[str]:

@@ -101,9 +101,8 @@ class Settings:
                 'the grid sets batch_size, and mini-batches need fanouts too, such as fanouts = "10,10"'
             )
         base = base or MiniBatch()
-        return MiniBatch(
-            base.batch_size if size is None else size, base.fanouts if drawn is None else read_fanouts(drawn), base.seed
-        )
+        chosen = base.batch_size if size is None else size
+        return MiniBatch(chosen, base.fanouts if drawn is None else read_fanouts(drawn), base.seed, base.order)
 
     def link_task(self, common: LinkPrediction | None) -> LinkPrediction | None:
         """Return the link task of the trial: that of all trials, with the settings that the trial has itself.
