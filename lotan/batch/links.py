@@ -45,8 +45,9 @@ class LinkJob:
     def draws(self) -> Hashable:
         """The settings that models must have in common to share negatives and samples."""
         task = replace(self.task, decoder="dot", loss="softmax")  # neither changes a draw
+        both = self.job.both
         depth = None if self.job.batch is None else hops_of_plan(self.job.batch.plan)
-        return repr(task), self.config.regime, depth
+        return repr(task), self.config.regime, depth, both
 
     @property
     def held_bytes(self) -> int:
@@ -70,7 +71,14 @@ def shared_batches(jobs: Sequence[LinkJob], epochs: int) -> LinkBatches | None:
     plans = [one.job.batch.plan for one in jobs if one.job.batch is not None]
     excluded = excludes_targets(first.task)
     return LinkBatches(
-        first.job.linked, plans, first.config.regime, first.task, excluded, epochs, first.config.chunk_rows
+        first.job.linked,
+        plans,
+        first.config.regime,
+        first.task,
+        excluded,
+        epochs,
+        first.config.chunk_rows,
+        first.job.both,
     )
 
 

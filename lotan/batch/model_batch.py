@@ -369,9 +369,9 @@ class ModelBatch:
         if links := self._link_jobs(numbers):
             return divide_links(links, numbers, self._most)
         found: list[list[int]] = []
-        regimes = {number: self._config_of(number, self._members[number]).regime for number in numbers}
-        for regime in dict.fromkeys(regimes.values()):
-            alike = [number for number in numbers if regimes[number] == regime]
+        drawn = {n: (self._config_of(n, self._members[n]).regime, self._jobs[n].both) for n in numbers}
+        for draws in dict.fromkeys(drawn.values()):
+            alike = [number for number in numbers if drawn[number] == draws]
             found += divide([self._jobs[number] for number in alike], alike, self.config, self._most)
         return found
 
@@ -408,7 +408,8 @@ class ModelBatch:
                 self._sampled = members, shared
                 return shared
             plan = self._training_plan(members).plan
-            self._sampled = members, Batches(first.graph, plan, regime, epochs, self.config.chunk_rows)
+            chunk_rows = self.config.chunk_rows
+            self._sampled = members, Batches(first.graph, plan, regime, epochs, chunk_rows, both=first.both)
         return self._sampled[1]
 
     def _close_sampled(self) -> None:

@@ -30,6 +30,7 @@ class LinkBatches(Batches):
         exclude: True to leave the batch's own links out of its messages.
         epochs: The last epoch for which batches are prepared.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        both: True to draw out-edges too.
     """
 
     def __init__(
@@ -41,13 +42,15 @@ class LinkBatches(Batches):
         exclude: bool,
         epochs: int,
         chunk_rows: int | None = None,
+        both: bool = False,
     ) -> None:
         self.negatives = Negatives(linked.links, task)
         self._linked, self._exclude = linked, exclude
         training, keys = self.negatives.training, linked.graph.arrays().keys
         self._of_links = edge_keys(keys[training.src], keys[training.dst], training.numbers)
         self._pairs: dict[int, Pairs] = {}  # by the id of the batch's graph, from its preparation until it trains
-        super().__init__(linked.graph, plans[0], regime, epochs, chunk_rows, np.arange(len(training)), self._of_links)
+        numbers = np.arange(len(training))
+        super().__init__(linked.graph, plans[0], regime, epochs, chunk_rows, numbers, self._of_links, both)
         self.plans = tuple(plans)
         self._loaders = [self._loader, *(BatchLoader(linked.graph, plan, chunk_rows) for plan in plans[1:])]
         self._end *= len(plans)  # a batch is loaded for one model after the other

@@ -48,6 +48,7 @@ class Batches:
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         examples: The numbers of the examples; None: the rows of the training vertices that have labels. [examples]
         keys: The row keys by which examples are put in order, by their numbers; None: those of the vertices.
+        both: True to draw out-edges too.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class Batches:
         chunk_rows: int | None = None,
         examples: Positions | None = None,
         keys: Positions | None = None,
+        both: bool = False,
     ) -> None:
         self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
         arrays = graph.arrays()
         self._regime, self._keys = regime, arrays.keys if keys is None else keys
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._examples = examples_of(arrays) if examples is None else examples
-        self._sampler, self._loader = Sampler(arrays), BatchLoader(graph, plan, chunk_rows)
+        self._sampler, self._loader = Sampler(arrays, both), BatchLoader(graph, plan, chunk_rows)
         self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the targets of its batches
         self.count = -(-len(self._examples) // regime.batch_size)
         self._end = (epochs + 1) * self.count  # epochs begin at 1

@@ -95,6 +95,12 @@ class Job:
         return self.batch or self.planned
 
     @property
+    def both(self) -> bool:
+        """True if batches have out-edges too, see `planner.regime.Sampling`."""
+        sampling = self.planned.options.sampling
+        return sampling is not None and sampling.both
+
+    @property
     def epoch_seconds(self) -> float:
         """The estimated seconds of an epoch, with its share of the evaluations."""
         sampling = self.planned.options.sampling
@@ -212,12 +218,6 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             "regime MiniBatch draws from a graph of one type of vertices so far, and this graph has "
             f"{len(graph.vertex_types.names)} types; train on the full batch with regime=lotan.FullBatch()"
         )
-    turned = next((call for call in train.calls if call.type.edges is not None and is_reversed(call.type.edges)), None)
-    if turned is not None:
-        raise ModelError(
-            f"layer {turned.layer or 'of the model itself'}: sums along edges turned round, and a mini-batch draws in-edges "
-            "only; train on the full batch with regime=lotan.FullBatch()"
-        )
     needed = hops(train)
     if isinstance(needed, str):
         raise ModelError(
@@ -232,7 +232,9 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             if needed
             else f"regime MiniBatch got {given}, but the model reads no neighbours; give fanouts=()"
         )
-    return Sampling(regime.batch_size, tuple(regime.fanouts), graph.labels.labelled[SPLITS.index("train")])
+    both = any(call.type.edges is not None and is_reversed(call.type.edges) for call in train.calls)
+    examples = graph.labels.labelled[SPLITS.index("train")]
+    return Sampling(regime.batch_size, tuple(regime.fanouts), examples, both=both)
 
 
 def sampling_notes(sampling: Sampling | None) -> tuple[str, ...]:
@@ -292,9 +294,10 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     statistics = statistics_of_batch(job.statistics, sampling)
     options = job.planned.options
     task = config.task
-    if job.train.tracked or (isinstance(task, LinkPrediction) and excludes_targets(task)):
+    if job.train.tracked or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
         # a sum that is computed once goes over all edges, and so over the links that the batch is asked about; and
-        # statistics are those of the batch's rows, of which the farthest have no in-edges
+        # statistics are those of the batch's rows, of which the farthest have no in-edges; and a batch of both directions
+        # is no graph in the order of its levels
         options = replace(options, disabled=(*options.disabled, "hoist_invariant"))
     return compile_plan(job.train, job.evaluate, loss, statistics, options)
 
