@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from lotan.settings.tasks import LinkPrediction
     from lotan.training.persisted_graph import persisted
     from lotan.training.trainer import Trainer
+    from lotan.tuning.compare import Compared, compare
     from lotan.tuning.result import Tuned
     from lotan.tuning.tuner import tune
 
@@ -57,6 +58,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "Compared",
     "ConfigurationError",
     "CorrectAndSmooth",
     "EngineError",
@@ -82,6 +84,7 @@ __all__ = [
     "TrainerConfig",
     "Tuned",
     "__version__",
+    "compare",
     "datasets",
     "load",
     "ml",
@@ -107,6 +110,7 @@ _PLACES = {
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("CorrectAndSmooth", "LabelPropagation"), "lotan.results.smoothing"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),
+    **dict.fromkeys(("Compared", "compare"), "lotan.tuning.compare"),
     "Tuned": "lotan.tuning.result",
     "tune": "lotan.tuning.tuner",
     **dict.fromkeys(_OPTIMIZERS, "lotan.settings.optimizers"),

@@ -40,6 +40,7 @@ class Sampling:
     fanouts: tuple[Fanout, ...]  # by level: the first is for the targets, the last for the vertices farthest from them
     examples: int  # examples of an epoch: the training vertices that have labels, or the training links
     targets: int | None = None  # the vertices of a batch that are no neighbours alone; None: its examples are vertices
+    both: bool = False  # True if out-edges are drawn too, for a model that sums along edges turned round
 
     @property
     def batches(self) -> int:
@@ -99,6 +100,8 @@ def _levels(known: Statistics, sampling: Sampling) -> Iterator[tuple[float, floa
     degrees = known.degrees()
     into = (known.profile.in_edges if known.profile is not None else ()) or degrees.edges
     classes = [one for one in zip(degrees.vertices, degrees.edges, into, strict=False) if one[0]]
+    # with both directions, an edge is met from either end, and drawn from either
+    ways = [out + (ends if sampling.both else 0) for _, out, ends in classes]
     targets = min(sampling.batch_size, sampling.examples) if sampling.targets is None else sampling.targets
     share = targets / max(1, known.vertices)
     before = [0.0 for _ in classes]
@@ -108,10 +111,15 @@ def _levels(known: Statistics, sampling: Sampling) -> Iterator[tuple[float, floa
         most = float("inf") if fanout == "all" else fanout
         new = zip(classes, before, within, strict=True)
         drawn += sum((now - then) * min(most, ends / vertices) for (vertices, _, ends), then, now in new)
+        if sampling.both:
+            new = zip(classes, before, within, strict=True)
+            drawn += sum((now - then) * min(most, out / vertices) for (vertices, out, _), then, now in new)
+            drawn = min(drawn, float(known.edges))
         yield sum(within), drawn
         before = within
         rate = drawn / max(1, known.edges)
-        within = [vertices * (1 - unmet * exp(-rate * out / vertices)) for vertices, out, _ in classes]
+        met = zip(classes, ways, strict=True)
+        within = [vertices * (1 - unmet * exp(-rate * way / vertices)) for (vertices, _, _), way in met]
     yield sum(within), drawn
 
 
@@ -134,12 +142,15 @@ def _is_row_wise(plan: Plan, step: Step) -> bool:
 def hops(spec: Spec) -> int | str:
     """Return how many times a model sums along edges, one sum after the other, at most.
 
+    Layers with running statistics normalise by the rows of a batch in training. They read no edges.
+
     Returns:
-        The number of hops; or the name of a layer that reads the rows of all vertices, so that there is no number.
+        The number of hops; or the name of another layer that reads the rows of all vertices, so that there is no number.
     """
     found: dict[str, int] = {}
+    tracked = {layer.layer for layer in spec.tracked}
     for call in spec.calls:
-        if call.op in (*REDUCING, TRACK):
+        if call.op in (*REDUCING, TRACK) and call.layer not in tracked:
             return call.layer or "the model itself"
         found[call.output] = _hops_of(call, max((found.get(name, 0) for name in call.reads), default=0))
     return found.get(spec.output, 0)

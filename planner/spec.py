@@ -316,6 +316,11 @@ class Spec:
         return tuple(call for call in self.calls if call.op == TOTAL)
 
     @property
+    def buffers(self) -> frozenset[str]:
+        """The names of the running statistics that a training step changes."""
+        return frozenset(name for layer in self.tracked for name in (layer.mean, layer.variance))
+
+    @property
     def learned(self) -> dict[str, int]:
         """The parameters that have a row for each vertex, each with the numbers in a row."""
         return {call.reads[0]: call.type.width for call in self.calls if call.op == LEARNED_ROWS}

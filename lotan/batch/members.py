@@ -12,7 +12,9 @@ import torch
 from lotan.errors import ConfigurationError
 from lotan.nn.unwrapping import unwrapped
 from lotan.settings.optimizers import Adam, Optimizer
+from lotan.settings.regimes import Regime
 from lotan.settings.schedulers import SchedulerSetting
+from lotan.settings.tasks import LinkPrediction
 from lotan.training.learner import Learner
 
 MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
@@ -32,6 +34,8 @@ class Member:
     # a scheduler of the learning rate, see lotan.settings.schedulers; each member has its own
     lr_scheduler: SchedulerSetting | None = None
     clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
+    regime: Regime | None = None  # the examples of a step; None: as the batch says
+    task: LinkPrediction | None = None  # a link task; None: the batch's task
 
     def __post_init__(self) -> None:
         """Take the model out of what torch wraps around it."""

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,30 +19,37 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
+from lotan.batch.links import LinkJob, divide_links, link_plan_data, link_plan_lines, shared_batches
 from lotan.batch.members import Member, MemberState, check_own, folder_of
 from lotan.batch.plan import divide, plan_batch, plan_mini_batch
 from lotan.batch.report import batch_report, plan_data, plan_lines
+from lotan.batches.links import LinkBatches
 from lotan.batches.schedule import Batches
 from lotan.borders import PlanError, spark_translated
+from lotan.engines.local import LocalEngine
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
 from lotan.graph import Graph
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job, prepare
+from lotan.planning.links import prepare_links
 from lotan.results.run import Run
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
 from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import LinkPrediction
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
 from lotan.training.finish import finished
 from lotan.training.learner import Learner
+from lotan.training.link_passes import LinkPassesOfModels
 from lotan.training.loaded_engine import LoadedEngine
-from lotan.training.passes import BatchPasses
-from planner.batch import Batch
+from lotan.training.passes import BatchPasses, Passes
+from planner.batch import Batch, by_content
 from planner.footprint import Footprint
+from planner.physical import Plan
 
 
 class ModelBatch:
@@ -54,7 +62,9 @@ class ModelBatch:
             runs = batch.runs()
 
     Models of any kind may be in one batch; the Planner shares what it can. If memory is too small for all models
-    together, they are trained in several batches, one after the other.
+    together, they are trained in several batches, one after the other. So are models of different regimes.
+
+    If the task is `lotan.LinkPrediction`, models that draw the same links, negatives and edges train in step.
 
     Args:
         graph: The graph that all members are trained on.
@@ -135,11 +145,24 @@ class ModelBatch:
             require_kind(
                 "Member", "model", member.model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)"
             )
-            self._config_of(number, member)
+            self._check_task(self._config_of(number, member))
             check_own(member, self._members)
             self._members.append(member)
             self.states.append(MemberState(number, member.name or f"model {number}"))
         return list(range(first, len(self._members)))
+
+    def _check_task(self, config: TrainerConfig) -> None:
+        """Refuse members that learn links beside others that learn labels, and batches that follow a model's validation."""
+        if isinstance(config.regime, MiniBatch) and config.regime.is_fixed:
+            raise ConfigurationError(
+                f"regime MiniBatch has order {config.regime.order!r}, which follows the validation of one model, and models that "
+                "train together share their batches: leave order out, or use a Trainer"
+            )
+        others = {isinstance(self._config_of(n, one).task, LinkPrediction) for n, one in enumerate(self._members)}
+        if others - {isinstance(config.task, LinkPrediction)}:
+            raise ConfigurationError(
+                "some members have the task LinkPrediction, and others learn labels; train them in two batches"
+            )
 
     def _config_of(self, number: int, member: Member) -> TrainerConfig:
         folders: dict[str, Any] = {
@@ -147,7 +170,9 @@ class ModelBatch:
             for name in ("checkpoint_dir", "log_dir")
             if (folder := getattr(self.config, name)) is not None
         }
-        return replace(self.config, **{name: getattr(member, name) for name in MEMBER_SETTINGS}, **folders)
+        own = {name: given for name in ("regime", "task") if (given := getattr(member, name)) is not None}
+        settings = {name: getattr(member, name) for name in MEMBER_SETTINGS}
+        return replace(self.config, **settings, **own, **folders).settled()
 
     def stop(self, number: int, reason: str) -> None:
         """Stop the training of a member.
@@ -182,7 +207,8 @@ class ModelBatch:
         if not chosen:
             return
         started = time.perf_counter()
-        self.batches = divide(self._begin(chosen), chosen, self.config, self._most)
+        self._begin(chosen)
+        self.batches = self._divided(chosen)
         needs = max(
             (self._needs(batch) for batch in self.batches), key=lambda needs: (needs.heap, needs.in_memory or 0)
         )
@@ -197,7 +223,7 @@ class ModelBatch:
                 started = time.perf_counter()
             self._evaluate_late(batch, needs)
 
-    def _epochs(self, passes: BatchPasses, together: list[int], waiting: list[int], upto: int | None) -> list[int]:
+    def _epochs(self, passes: Passes, together: list[int], waiting: list[int], upto: int | None) -> list[int]:
         """Run epochs for members that train together, until one of them stops or others have to join.
 
         Returns:
@@ -211,8 +237,14 @@ class ModelBatch:
                 print(self._line(together), file=sys.stderr, flush=True)
             self._engine.settle(passes)
             going = [number for number in together if self._goes_on(number, upto)]
+            self._end(passes, [number for number in together if number not in going])
             if going != together or not going or self.states[going[0]].epoch == next_of_others:
                 return sorted([*going, *others])
+
+    def _end(self, passes: Passes, numbers: Sequence[int]) -> None:
+        """Do what is left after the last epoch of members that have all their metrics."""
+        states = [self.states[number] for number in numbers if self.states[number].state in ("done", "stopped early")]
+        passes.end([state.learner for state in states if state.learner is not None and not state.learner.lacks_metrics])
 
     def _line(self, together: Sequence[int]) -> str:
         """Return the line for an epoch: how many models were trained, and which model is the best so far."""
@@ -247,6 +279,7 @@ class ModelBatch:
             for learner, improved in evaluate(passes, passes.learners, self._guard).items():
                 learner.keep(improved)
                 self._tell(learner)
+            self._end(passes, [number])
             self._engine.settle(passes)
 
     def _tell(self, learner: Learner) -> None:
@@ -268,8 +301,8 @@ class ModelBatch:
 
     # -- jobs, plans and the engine ----------------------------------------------------------------------------------
 
-    def _begin(self, chosen: Sequence[int]) -> list[Job]:
-        """Trace, check and plan the chosen models if needed, begin or resume their training, and return their jobs."""
+    def _begin(self, chosen: Sequence[int]) -> None:
+        """Trace, check and plan the chosen models if needed, and begin or resume their training."""
         check_engine(self.config, self.graph)
         jobs = self._prepare(chosen)
         for number, job in zip(chosen, jobs, strict=True):
@@ -280,10 +313,9 @@ class ModelBatch:
                 config = self._config_of(number, member)
                 if config.checkpoint_dir is not None:
                     self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
-                state.learner = Learner(member.model, job, config)
+                state.learner = Learner(job.learned(member.model), job, config)
                 self._trackers.begin(number, state.name, state.learner)
                 state.state = "training"
-        return jobs
 
     def _prepare(self, numbers: Sequence[int]) -> list[Job]:
         """Return the jobs of members. Each job is made once."""
@@ -295,6 +327,8 @@ class ModelBatch:
     def _prepared(self, number: int) -> Job:
         """Make the job of a member, on the engine that was chosen for the first member."""
         config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
+        if isinstance(config.task, LinkPrediction):
+            return self._prepared_links(number, config.task, config)
         if others:
             engine = others[0].engine.name
             settings: dict[str, Any] = {"engine": engine, "partitions": others[0].partitions or config.partitions}
@@ -308,23 +342,74 @@ class ModelBatch:
             raise type(error)(f"{error} (in {self.states[number].name})") from error
         return replace(job, engine=others[0].engine, partitions=others[0].partitions) if others else job
 
-    def _passes(self, together: Sequence[int], needs: Footprint) -> BatchPasses:
+    def _prepared_links(self, number: int, task: LinkPrediction, config: TrainerConfig) -> Job:
+        """Make the job of a member that learns links, which are read once for all members of the same fractions."""
+        if not isinstance(task.decoder, str):
+            task = replace(task, decoder=deepcopy(task.decoder))  # each member trains a decoder of its own
+        known = (self._link_job(other) for other in self._jobs)
+        of = task.shares, task.seed if task.shares else None
+        linked = next(
+            (one.job.linked for one in known if of == (one.task.shares, one.task.seed if one.task.shares else None)),
+            None,
+        )
+        try:
+            return prepare_links(self._members[number].model, self.graph, replace(config, task=task), linked=linked)
+        except (ModelError, PlanError) as error:
+            raise type(error)(f"{error} (in {self.states[number].name})") from error
+
+    def _link_job(self, number: int) -> LinkJob:
+        return LinkJob(self._jobs[number], self._config_of(number, self._members[number]))
+
+    def _link_jobs(self, numbers: Sequence[int]) -> list[LinkJob]:
+        """Return the jobs of members with their settings, or an empty list if they do not learn links."""
+        return [self._link_job(number) for number in numbers if self._jobs[number].linked is not None]
+
+    def _divided(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Divide members into batches that train together, by their regimes and by memory."""
+        if links := self._link_jobs(numbers):
+            return divide_links(links, numbers, self._most)
+        found: list[list[int]] = []
+        drawn = {n: (self._config_of(n, self._members[n]).regime, self._jobs[n].both) for n in numbers}
+        for draws in dict.fromkeys(drawn.values()):
+            alike = [number for number in numbers if drawn[number] == draws]
+            found += divide([self._jobs[number] for number in alike], alike, self.config, self._most)
+        return found
+
+    def _passes(self, together: Sequence[int], needs: Footprint) -> Passes:
         """Return the passes of the members that train together, on an engine that is ready for their plan."""
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
+        batches = self._mini_batches(together)
+        if links := self._link_jobs(together):
+
+            def ready(learner: Learner) -> tuple[LocalEngine, Plan]:
+                plan = by_content(learner.job.plan)
+                engine = self._engine.ready(plan, learner.job.graph, needs)
+                assert isinstance(engine, LocalEngine)  # the settings refuse others
+                return engine, plan
+
+            assert batches is None or isinstance(batches, LinkBatches)
+            return LinkPassesOfModels(ready, learners, [one.task for one in links], batches)
         batch = self._planned(together)
         engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
-        return BatchPasses(engine, batch, learners, self._mini_batches(together))
+        return BatchPasses(engine, batch, learners, batches)
 
     def _mini_batches(self, together: Sequence[int]) -> Batches | None:
         """Return the mini-batches of the members that train together, or None if they train on the whole graph."""
-        members, regime, first = tuple(together), self.config.regime, self._jobs[together[0]]
+        members, first = tuple(together), self._jobs[together[0]]
+        regime = self._config_of(together[0], self._members[together[0]]).regime
         if not isinstance(regime, MiniBatch):
             return None
         if self._sampled is None or self._sampled[0] != members:
             self._close_sampled()
             epochs = max(self._members[number].epochs for number in members)
+            if links := self._link_jobs(members):
+                shared = shared_batches(links, epochs)
+                assert shared is not None  # the regime is that of mini-batches
+                self._sampled = members, shared
+                return shared
             plan = self._training_plan(members).plan
-            self._sampled = members, Batches(first.graph, plan, regime, epochs, self.config.chunk_rows)
+            chunk_rows = self.config.chunk_rows
+            self._sampled = members, Batches(first.graph, plan, regime, epochs, chunk_rows, both=first.both)
         return self._sampled[1]
 
     def _close_sampled(self) -> None:
@@ -338,6 +423,8 @@ class ModelBatch:
         return self._planned(together) if jobs[0].batch is None else plan_mini_batch(jobs, self.config)
 
     def _needs(self, together: Sequence[int]) -> Footprint:
+        if links := self._link_jobs(together):
+            return max((one.job.needs(one.config) for one in links), key=lambda needs: needs.peak)
         return self._jobs[together[0]].needs(self.config, self._planned(together).plan)
 
     def _planned(self, together: Sequence[int]) -> Batch:
@@ -381,7 +468,12 @@ class ModelBatch:
         """
         if not self._jobs:
             raise ConfigurationError("there is nothing to report: train first")
-        plans = [plan_data(self._training_plan(batch), batch, self._jobs[batch[0]]) for batch in self.batches]
+        plans = [
+            link_plan_data(links, batch)
+            if (links := self._link_jobs(batch))
+            else plan_data(self._training_plan(batch), batch, self._jobs[batch[0]])
+            for batch in self.batches
+        ]
         members = [self._described(state) for state in self.states]
         job = next(iter(self._jobs.values()))
         moved = self._engine.bytes_moved()
@@ -411,6 +503,11 @@ class ModelBatch:
             GraphError, ModelError, PlanError: If a model cannot be trained on the graph.
         """
         numbers = [state.number for state in self.states]
-        batches = divide(self._prepare(numbers), numbers, self.config, self._most)
-        lines = [plan_lines(self._training_plan(batch), batch, self._jobs[batch[0]]) for batch in batches]
+        self._prepare(numbers)
+        lines = [
+            link_plan_lines(links, batch)
+            if (links := self._link_jobs(batch))
+            else plan_lines(self._training_plan(batch), batch, self._jobs[batch[0]])
+            for batch in self._divided(numbers)
+        ]
         return "\n".join(line for of_batch in lines for line in [*of_batch, ""])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
+from lotan.batches.loader import BatchLoader
 from lotan.batches.sampler import Sample
 from lotan.batches.schedule import Batches
 from lotan.engines.local.loaded_graph import LoadedGraph
@@ -15,55 +18,70 @@ from lotan.settings.tasks import LinkPrediction
 from lotan.stages.randomness import Randomness
 from planner.physical import Plan
 
-FULL_BATCH_LINKS = 1024
-"""The links that share their negatives in full batch."""
-
 
 class LinkBatches(Batches):
-    """The batches of links of a run on the local engine.
+    """The batches of links of one run on the local engine, or of several that share the links, negatives and edges of each.
 
     Args:
         linked: The graph and its links.
-        plan: The plan of a batch.
+        plans: The plan of a batch for each model. All read as many hops.
         regime: The sampling of batches.
         task: The task.
         exclude: True to leave the batch's own links out of its messages.
         epochs: The last epoch for which batches are prepared.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        both: True to draw out-edges too.
     """
 
     def __init__(
         self,
         linked: LinkGraph,
-        plan: Plan,
+        plans: Sequence[Plan],
         regime: MiniBatch,
         task: LinkPrediction,
         exclude: bool,
         epochs: int,
         chunk_rows: int | None = None,
+        both: bool = False,
     ) -> None:
         self.negatives = Negatives(linked.links, task)
         self._linked, self._exclude = linked, exclude
         training, keys = self.negatives.training, linked.graph.arrays().keys
         self._of_links = edge_keys(keys[training.src], keys[training.dst], training.numbers)
         self._pairs: dict[int, Pairs] = {}  # by the id of the batch's graph, from its preparation until it trains
-        super().__init__(linked.graph, plan, regime, epochs, chunk_rows, np.arange(len(training)), self._of_links)
+        numbers = np.arange(len(training))
+        super().__init__(linked.graph, plans[0], regime, epochs, chunk_rows, numbers, self._of_links, both)
+        self.plans = tuple(plans)
+        self._loaders = [self._loader, *(BatchLoader(linked.graph, plan, chunk_rows) for plan in plans[1:])]
+        self._end *= len(plans)  # a batch is loaded for one model after the other
+        self._last: tuple[int, Sample, Pairs] | None = None  # the batch that was drawn last, which other models share
+
+    def of_epoch(self, epoch: int, drawn_as: int | None = None) -> Iterator[LoadedGraph]:
+        """Yield the batches of an epoch in order, each once for every model. They have the draws of their epoch."""
+        each = len(self.plans) * self.count
+        for number in range(epoch * each, (epoch + 1) * each):
+            yield self._take(number)
 
     def pairs_of(self, graph: LoadedGraph) -> Pairs:
         """Return the pairs of a batch, whose graph `of_epoch` has yielded. They are asked for once."""
         return self._pairs.pop(id(graph))
 
-    def _prepare(self, number: int) -> LoadedGraph:
-        epoch, batch = divmod(number, self.count)
+    def _prepare(self, number: int, drawn_as: int = 0) -> LoadedGraph:
+        number, model = divmod(number, len(self.plans))
+        if self._last is None or self._last[0] != number:
+            self._last = number, *self._drawn_with_pairs(*divmod(number, self.count))
+        _, sample, pairs = self._last
+        loaded = self._loaded(sample, self._loaders[model])
+        self._pairs[id(loaded)] = pairs
+        return loaded
+
+    def _drawn_with_pairs(self, epoch: int, batch: int) -> tuple[Sample, Pairs]:
         chosen = self._targets(epoch)[batch]
         pairs = self.negatives.pairs(chosen, epoch, batch)
         rows = pairs.ends
-        placed = pairs.among(rows)
 
         def draw(of: Randomness) -> Sample:
             without = self._linked.edges(chosen) if self._exclude and self._fanouts else None
             return self._sampler.sample(rows, self._fanouts, of, without)
 
-        loaded = self._drawn_and_loaded(epoch, batch, draw)
-        self._pairs[id(loaded)] = placed
-        return loaded
+        return self._drawn(epoch, batch, draw), pairs.among(rows)

@@ -21,8 +21,8 @@ from planner.regime import Fanout
 
 Positions = NDArray[np.int64]
 
-DRAWS = "in-edges of a batch"
-"""The name of the draws that choose the edges of a vertex."""
+DRAWS, OUT_DRAWS = "in-edges of a batch", "out-edges of a batch"
+"""The names of the draws that choose the edges of a vertex."""
 
 BLOCK_ROWS = 2048
 """The vertices whose edges are drawn at a time: their numbers stay in a core's cache."""
@@ -39,18 +39,34 @@ class Sample:
     dst: Positions  # the places of their destinations, ascending [edges]
 
 
+@dataclass(frozen=True)
+class _Outgoing:
+    """The edges of a graph in the order of their sources."""
+
+    edges: Positions  # positions in the graph's edges [edges]
+    indptr: Positions  # the first of each vertex, and the number of all [vertices + 1]
+
+
 class Sampler:
     """Draws batches of one graph. It has memory of its own, so only one thread may use it.
 
     Args:
         arrays: The graph, whose edges are sorted by destination.
+        both: True to draw as many out-edges of each vertex as in-edges, for models that sum along edges turned round. A
+            batch then has the edges that were drawn from either end.
     """
 
-    def __init__(self, arrays: GraphArrays) -> None:
+    def __init__(self, arrays: GraphArrays, both: bool = False) -> None:
         vertices = len(arrays.ids)
         self._src, self._keys = arrays.src, arrays.keys
         ends = np.bincount(arrays.dst, minlength=vertices).cumsum()
         self._indptr = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # the first in-edge of each vertex
+        self._dst, self._both = arrays.dst, both
+        self._outgoing: _Outgoing | None = None
+        if both:
+            outgoing = np.argsort(arrays.src, kind="stable")
+            counts = np.bincount(arrays.src, minlength=vertices).cumsum()
+            self._outgoing = _Outgoing(outgoing, np.concatenate([np.zeros(1, dtype=np.int64), counts]))
         self._places = np.full(vertices, -1, dtype=np.int64)  # the place of each vertex in the batch, or -1
         self._left_out: NDArray[np.bool_] | None = None  # marks edges that are left out, while a level is drawn
 
@@ -74,13 +90,22 @@ class Sampler:
                 drawn, of_vertex = self._drawn(levels[-1], fanout, of)
                 if without is not None:
                     drawn, of_vertex = self._kept(drawn, of_vertex, without)
+                ends = self._src[drawn]
+                if self._outgoing is not None:
+                    out = self._drawn_out(self._outgoing, levels[-1], fanout, of)
+                    if without is not None:
+                        out, _ = self._kept(out, np.array([len(out)]), without)
+                    ends = np.concatenate([ends, self._dst[out]])
+                    edges.append(out)
                 edges.append(drawn)
                 degrees.append(of_vertex)
-                new = self._unmet(self._src[drawn])
+                new = self._unmet(ends)
                 self._places[new] = np.arange(count, count + len(new))
                 count += len(new)
                 levels.append(new)
             rows, counts = np.concatenate(levels), np.cumsum([len(level) for level in levels])
+            if self._both:
+                return self._of_both(rows, counts, np.unique(np.concatenate(edges)))
             return self._sorted(rows, counts, np.concatenate(edges), np.concatenate(degrees))
         finally:
             for level in levels:
@@ -109,23 +134,50 @@ class Sampler:
         order = np.argsort(dst * len(rows) + src, kind="stable")  # parallel edges stay in the graph's order
         return Sample(rows, tuple(counts.tolist()), edges[order], src[order], dst)
 
-    def _drawn(self, vertices: Positions, fanout: Fanout, of: Randomness) -> tuple[Positions, Positions]:
-        """Return the positions of the edges that are drawn, vertex by vertex, and their number for each vertex."""
-        first = self._indptr[vertices]
-        degrees = self._indptr[vertices + 1] - first
+    def _of_both(self, rows: Positions, counts: Positions, edges: Positions) -> Sample:
+        """Return a sample of edges that were drawn from either end, each once."""
+        src, dst = self._places[self._src[edges]], self._places[self._dst[edges]]
+        order = np.lexsort((src, dst))  # stable: parallel edges stay in the graph's order
+        return Sample(rows, tuple(counts.tolist()), edges[order], src[order], dst[order])
+
+    def _drawn_out(self, outgoing: _Outgoing, vertices: Positions, fanout: Fanout, of: Randomness) -> Positions:
+        """Return the positions of the out-edges that are drawn."""
+        places, _ = self._drawn(vertices, fanout, of, outgoing.indptr, OUT_DRAWS)
+        return outgoing.edges[places]
+
+    def _drawn(
+        self,
+        vertices: Positions,
+        fanout: Fanout,
+        of: Randomness,
+        indptr: Positions | None = None,
+        name: str = DRAWS,
+    ) -> tuple[Positions, Positions]:
+        """Return the positions of the edges that are drawn, vertex by vertex, and their number for each vertex.
+
+        Args:
+            vertices: The vertices. [vertices]
+            fanout: The most edges of a vertex, or "all".
+            of: The seed, the epoch and the batch.
+            indptr: The first edge of each vertex in an order of edges, and their number; None: those of in-edges.
+            name: The name of the draws.
+        """
+        indptr = self._indptr if indptr is None else indptr
+        first = indptr[vertices]
+        degrees = indptr[vertices + 1] - first
         if fanout == "all" or fanout > len(self._src):  # no vertex has so many, and numpy has no numbers beyond 64 bits
             return runs(first, degrees), degrees
         taken = np.minimum(degrees, fanout)
         edges = runs(first, taken)
         many = np.flatnonzero(degrees > fanout)
         if len(many):
-            chosen = choose(degrees[many], fanout, self._keys[vertices[many]], of)  # [many, fanout]
+            chosen = choose(degrees[many], fanout, self._keys[vertices[many]], of, name)  # [many, fanout]
             ends = np.cumsum(taken)[many]
             edges[(ends - fanout)[:, None] + np.arange(fanout)] = first[many][:, None] + chosen
         return edges, taken
 
 
-def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> Positions:
+def choose(degrees: Positions, count: int, keys: Positions, of: Randomness, name: str = DRAWS) -> Positions:
     """Choose `count` of the first `degree` numbers for each vertex, without replacement. All choices are equally likely.
 
     The draws of a vertex depend on its row key, the seed, the epoch and the batch alone. Source: R. Floyd, in Bentley and
@@ -139,13 +191,14 @@ def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> P
         count: How many to choose.
         keys: The row keys of the vertices. [vertices]
         of: The seed, the epoch and the batch.
+        name: The name of the draws.
 
     Returns:
         The numbers, ascending for each vertex. int64 [vertices, count].
     """
     found = np.empty((len(degrees), count), dtype=np.int64)
     for start, end in pairwise([*range(0, len(degrees), BLOCK_ROWS), len(degrees)]):
-        words = random_words(of, DRAWS, torch.from_numpy(keys[start:end]), count)
+        words = random_words(of, name, torch.from_numpy(keys[start:end]), count)
         # [count, block]: a draw of all vertices is one run of memory
         words = np.ascontiguousarray(words.T, dtype=np.uint64)
         last = degrees[start:end] - count

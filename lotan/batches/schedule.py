@@ -48,6 +48,7 @@ class Batches:
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         examples: The numbers of the examples; None: the rows of the training vertices that have labels. [examples]
         keys: The row keys by which examples are put in order, by their numbers; None: those of the vertices.
+        both: True to draw out-edges too.
     """
 
     def __init__(
@@ -59,30 +60,38 @@ class Batches:
         chunk_rows: int | None = None,
         examples: Positions | None = None,
         keys: Positions | None = None,
+        both: bool = False,
     ) -> None:
         self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
         arrays = graph.arrays()
         self._regime, self._keys = regime, arrays.keys if keys is None else keys
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._examples = examples_of(arrays) if examples is None else examples
-        self._sampler, self._loader = Sampler(arrays), BatchLoader(graph, plan, chunk_rows)
+        self._sampler, self._loader = Sampler(arrays, both), BatchLoader(graph, plan, chunk_rows)
         self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the targets of its batches
         self.count = -(-len(self._examples) // regime.batch_size)
         self._end = (epochs + 1) * self.count  # epochs begin at 1
-        self._waiting: dict[int, Future[LoadedGraph]] = {}
+        self._waiting: dict[tuple[int, int], Future[LoadedGraph]] = {}  # by number, and the epoch whose draws it has
+        self._kept: dict[int, Sample] = {}  # the batches of the first epoch, if later ones may have them again
         self._opened = ExitStack()
         self._thread = self._opened.enter_context(
             ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
         )
 
-    def of_epoch(self, epoch: int) -> Iterator[LoadedGraph]:
+    def of_epoch(self, epoch: int, drawn_as: int | None = None) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order.
+
+        Args:
+            epoch: The number of the epoch, from 1.
+            drawn_as: The epoch whose draws its batches have; None: its own.
 
         Raises:
             Exception: The preparation of a batch raised it.
         """
+        if drawn_as == epoch > 1:
+            self._kept.clear()  # the elbow has passed, and no later epoch has these batches
         for number in range(epoch * self.count, (epoch + 1) * self.count):
-            yield self._take(number)
+            yield self._take(number, None if drawn_as == epoch else drawn_as)
 
     def close(self) -> None:
         """Stop the preparation and free all batches. This may be called twice."""
@@ -96,37 +105,62 @@ class Batches:
         """Return what was prepared and what it took, as plain data for the report."""
         return asdict(self.prepared)
 
-    def _take(self, number: int) -> LoadedGraph:
-        """Return a batch, and have those after it prepared meanwhile."""
+    def _take(self, number: int, drawn_as: int | None = None) -> LoadedGraph:
+        """Return a batch, and have those after it prepared meanwhile, as if nothing changed the epoch of their draws."""
         started = time.perf_counter()
-        wanted = range(number, min(number + BATCHES_AHEAD + 1, self._end))
+        fixed = drawn_as if drawn_as is not None or not self._regime.is_fixed else self._first_draws(number)
+        wanted = [(one, fixed or 0) for one in range(number, min(number + BATCHES_AHEAD + 1, self._end))]
         for other in [other for other in self._waiting if other not in wanted]:
             self._waiting.pop(other).cancel()
         for one in wanted:
             if one not in self._waiting:
-                self._waiting[one] = self._thread.submit(self._prepare, one)
-        found = self._waiting.pop(number).result()
+                self._waiting[one] = self._thread.submit(self._prepare, *one)
+        found = self._waiting.pop(wanted[0]).result()
         self.prepared.wait_seconds += time.perf_counter() - started
         return found
 
-    def _prepare(self, number: int) -> LoadedGraph:
-        """Sample a batch and load it."""
-        epoch, batch = divmod(number, self.count)
-        targets = self._targets(epoch)[batch]
-        return self._drawn_and_loaded(epoch, batch, lambda of: self._sampler.sample(targets, self._fanouts, of))
+    def _first_draws(self, number: int) -> int | None:
+        """Return 1 for a batch of the first epoch, whose draws the next one may have too, and else None."""
+        return 1 if number // self.count == 1 else None
 
-    def _drawn_and_loaded(self, epoch: int, batch: int, draw: Callable[[Randomness], Sample]) -> LoadedGraph:
-        """Draw a batch and load it, and measure both."""
+    def _prepare(self, number: int, drawn_as: int = 0) -> LoadedGraph:
+        """Sample a batch and load it.
+
+        Args:
+            number: The number of the batch, through all epochs.
+            drawn_as: The epoch whose draws it has; 0: its own.
+        """
+        epoch, batch = divmod(number, self.count)
+        if not drawn_as:
+            return self._loaded(self._sampled(epoch, batch), self._loader)
+        if batch not in self._kept:
+            self._kept[batch] = self._sampled(drawn_as, batch)
+        else:
+            self._counted(self._kept[batch])
+        return self._loaded(self._kept[batch], self._loader)
+
+    def _sampled(self, epoch: int, batch: int) -> Sample:
+        targets = self._targets(epoch)[batch]
+        return self._drawn(epoch, batch, lambda of: self._sampler.sample(targets, self._fanouts, of))
+
+    def _drawn(self, epoch: int, batch: int, draw: Callable[[Randomness], Sample]) -> Sample:
+        """Draw a batch, and measure it."""
         started = time.perf_counter()
         sample = draw(Randomness(self._regime.seed, epoch, batch=batch))
-        sampled = time.perf_counter()
-        loaded = self._loader.load(sample)
-        done = self.prepared
-        done.batches += 1
-        done.vertices += len(sample.rows)
-        done.edges += len(sample.edges)
-        done.sample_seconds += sampled - started
-        done.load_seconds += time.perf_counter() - sampled
+        self._counted(sample)
+        self.prepared.sample_seconds += time.perf_counter() - started
+        return sample
+
+    def _counted(self, sample: Sample) -> None:
+        self.prepared.batches += 1
+        self.prepared.vertices += len(sample.rows)
+        self.prepared.edges += len(sample.edges)
+
+    def _loaded(self, sample: Sample, loader: BatchLoader) -> LoadedGraph:
+        """Load a batch for the plan of a loader, and measure it."""
+        started = time.perf_counter()
+        loaded = loader.load(sample)
+        self.prepared.load_seconds += time.perf_counter() - started
         return loaded
 
     def _targets(self, epoch: int) -> list[Positions]:

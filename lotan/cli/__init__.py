@@ -26,6 +26,7 @@ COMMANDS = {
     "train": "train a model on a graph",
     "rerun": "repeat the run in a folder of `lotan train --log-dir`, and compare the results",
     "tune": "train the models of a grid on one graph over shared passes, and compare them",
+    "compare": "train a model in full batch and in mini-batches, and say how soon each is as good as a target",
     "explain": "print the plan that `lotan train` would run, without running it",
     "predict": "predict the vertices of a graph with a saved model",
     "router": "start a Router for workers on other hosts",

@@ -13,11 +13,14 @@ from lotan.cli.graph_options import add_graph_options, open_graph
 from lotan.cli.options import (
     add_epochs,
     add_eval_every,
+    add_link_options,
     add_model_options,
     add_plan_options,
     add_regime_options,
+    add_task,
     number,
     plan_settings,
+    task_of,
 )
 from lotan.cli.outputs import check_file
 from lotan.errors import ConfigurationError
@@ -86,8 +89,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     group = parser.add_argument_group("training", "the options on which the plan and its engine depend")
     add_epochs(group, 200)
+    add_task(group)
     add_regime_options(group)
     add_eval_every(group)
+    add_link_options(parser)
     add_plan_options(parser)
 
 
@@ -136,6 +141,7 @@ def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.training.trainer import Trainer
 
     settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
+    settings["task"] = task_of(options)
     config = make_config(settings)
     if options.analyze:
         check_engine(config)

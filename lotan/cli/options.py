@@ -207,6 +207,13 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
         help="seed of the order of training vertices and of the drawn edges (default: 0)",
     )
 
+    group.add_argument(
+        "--fixed-batches",
+        action="store_true",
+        help="use the batches of the first epoch again, until three evaluations in a row have not bettered the metric of the\n"
+        "validation vertices (default: draw others in each epoch)",
+    )
+
 
 def regime_of(options: argparse.Namespace) -> Regime:
     """Return the regime that the options describe.
@@ -215,31 +222,21 @@ def regime_of(options: argparse.Namespace) -> Regime:
         ConfigurationError: If options of mini-batches are incomplete, or cannot be used.
     """
     from lotan.errors import ConfigurationError
-    from lotan.settings.regimes import FullBatch, MiniBatch
+    from lotan.settings.regimes import FIXED, SHUFFLED, FullBatch, MiniBatch, read_fanouts
 
     size, fanouts, seed = (getattr(options, name, None) for name in ("batch_size", "fanouts", "sampling_seed"))
-    if size is None and fanouts is None and seed is None:
+    order = FIXED if getattr(options, "fixed_batches", False) else SHUFFLED
+    if size is None and fanouts is None and seed is None and order == SHUFFLED:
         return FullBatch()
     if size is None or fanouts is None:
         missing, example = ("--batch-size", "1024") if size is None else ("--fanouts", "10,10")
         raise ConfigurationError(f"mini-batches need {missing} too, such as {missing} {example}")
-    several = () if fanouts == "none" else tuple(map(_fanout, fanouts.split(",")))
-    return MiniBatch(size, several, seed or 0)
-
-
-def _fanout(text: str) -> Any:
-    """Return a fanout, or the text itself, which the regime refuses."""
-    return int(text) if text.strip().isdecimal() else text.strip()
+    return MiniBatch(size, read_fanouts(fanouts), seed or 0, order)
 
 
 def add_loss_options(group: argparse._ArgumentGroup) -> None:
     """Add the options for the task, the loss and its class weights."""
-    group.add_argument(
-        "--task",
-        choices=TASKS,
-        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest); or link, to\n"
-        "learn which pairs of vertices have an edge (see the link task)",
-    )
+    add_task(group)
     group.add_argument(
         "--loss",
         metavar="NAME(ARGUMENTS)",
@@ -250,6 +247,16 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
         "--class-weights",
         metavar="W,W,...",
         help="weights of the classes in the loss: one for each in order, CLASS=WEIGHT for some, or balanced (default: 1)",
+    )
+
+
+def add_task(group: argparse._ArgumentGroup) -> None:
+    """Add the option of the task."""
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest); or link, to\n"
+        "learn which pairs of vertices have an edge (see the link task)",
     )
 
 

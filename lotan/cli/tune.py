@@ -11,6 +11,7 @@ from lotan.cli.graph_options import add_graph_options, graph_words, open_graph
 from lotan.cli.options import (
     add_epochs,
     add_evaluation_options,
+    add_link_options,
     add_loss_options,
     add_plan_options,
     add_regime_options,
@@ -34,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_regime_options(group)
     add_loss_options(group)
     add_evaluation_options(group)
+    add_link_options(parser)
     add_plan_options(parser)
     add_result_options(
         parser.add_argument_group("results"),

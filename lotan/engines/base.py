@@ -89,6 +89,7 @@ class Outcome:
     )
     evaluation: np.ndarray | None = None  # the statistics of an evaluation over all splits, shaped as above
     columns: Mapping[str, Handle] = field(default_factory=dict)  # the columns that `keep` names
+    rows: int | None = None  # the vertices of a mini-batch; None: a pass over the whole graph
 
     def by_model(self, models: int) -> list[Outcome]:
         """Return the outcome of each model of a batch: its gradients, by the model's own names, and its statistics."""

@@ -173,6 +173,23 @@ def assemble(
     )
 
 
+def with_reverses(ids: Ids, edges: EdgeColumns, undirected: bool) -> EdgeColumns:
+    """Return edges as they were given, followed by missing reverses with the columns of their edges if `undirected` adds them.
+
+    Args:
+        ids: the ids of the vertices, ascending.
+        edges: the edges.
+        undirected: if False, the edges are returned as they are.
+    """
+    if not undirected:
+        return edges
+    src, dst, missing = _add_reverses(*_find_ends(ids, edges), len(ids))
+    names = ("weight", "edge_attr", "edge_type", "split", "relation")
+    given = {name: getattr(edges, name) for name in names}
+    every = {name: None if one is None else np.concatenate([one, one[missing]]) for name, one in given.items()}
+    return EdgeColumns(ids[src], ids[dst], flat=edges.flat, **every)
+
+
 def as_given(graph: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
     """Return the columns of which `assemble` makes these arrays: with ids in place of positions."""
     label = graph.label

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lotan.graph.arrays import GraphArrays
+from lotan.graph.arrays import EdgeColumns, GraphArrays
+from lotan.graph.column_names import EDGE_SPLIT, RELATION
 from planner.spec import SPLITS
 
 BATCH_NUMBERS = 1 << 22  # numbers of one array column in a batch: 16 MB, far below the limit of Arrow's list offsets
@@ -35,7 +36,7 @@ def _vertex_batch(graph: GraphArrays, rows: slice, split_names: bool) -> pa.Reco
     split: pa.Array = pa.array(graph.split[rows].astype(np.int32))
     label = _labels(graph.label[rows])
     if split_names:
-        split = pa.array([SPLITS[code] if code >= 0 else None for code in graph.split[rows]], pa.string())
+        split = _split_names(graph.split[rows])
         if graph.classes:
             label = pa.array([graph.classes[code] if code >= 0 else None for code in graph.label[rows]], pa.string())
         elif graph.label.ndim == 1:
@@ -110,6 +111,22 @@ def edge_table(graph: GraphArrays, keep_id_type: bool = False) -> pa.Table:
     if graph.edge_type is not None:
         columns["edge_type"] = pa.array(graph.edge_type)
     return pa.table(columns)
+
+
+def link_table(edges: EdgeColumns) -> pa.Table:
+    """Return edges as they were given: src, dst, and those of weight, edge_attr, edge_type, split and relation that are there."""
+    columns = {"src": _ids(edges.src, keep_type=True), "dst": _ids(edges.dst, keep_type=True)}
+    given = {"weight": edges.weight, "edge_type": edges.edge_type, RELATION: edges.relation}
+    columns |= {name: pa.array(column) for name, column in given.items() if column is not None}
+    if edges.edge_attr is not None:
+        columns["edge_attr"] = _lists(edges.edge_attr)
+    if edges.split is not None:
+        columns[EDGE_SPLIT] = _split_names(edges.split)
+    return pa.table(columns)
+
+
+def _split_names(split: npt.NDArray[np.int8]) -> pa.Array:
+    return pa.array([SPLITS[code] if code >= 0 else None for code in split], pa.string())
 
 
 def _ids(ids: npt.NDArray[np.generic], keep_type: bool) -> pa.Array:

@@ -138,6 +138,18 @@ class GraphContent:
 
         return frames.collect(self._tables, self.names.with_links().present_edges(self._tables[1].columns))
 
+    def with_links(self) -> Self:
+        """Return the graph in this process's memory, with the splits and relations of its edges if they are there.
+
+        Raises:
+            GraphError: the tables make no graph.
+        """
+        if self._source.tables is None and self._source.files is None:
+            return self
+        from lotan.graph.sources import of_columns
+
+        return self._of(of_columns(*self.linked_columns()), self.undirected, self._task)
+
     @cached_property
     def kept(self) -> KeptColumns:
         """The columns that were computed from the graph in this process."""

@@ -15,7 +15,7 @@ from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import file_tables
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
-from lotan.graph.arrow import edge_table, vertex_tables
+from lotan.graph.arrow import edge_table, link_table, vertex_tables
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.faults import reason
@@ -290,8 +290,14 @@ def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArr
     return dense
 
 
-def write_directory(directory: Path, graph: GraphArrays, overwrite: bool) -> None:
+def write_directory(directory: Path, graph: GraphArrays, overwrite: bool, links: EdgeColumns | None = None) -> None:
     """Write a graph in memory as two Parquet files.
+
+    Args:
+        directory: the directory.
+        graph: the graph.
+        overwrite: if True, a graph that is there is replaced.
+        links: the edges with their splits and relations; None: they have none (default: None).
 
     Raises:
         GraphError: something is at the place already, and `overwrite` is False; or the place is a file.
@@ -305,8 +311,8 @@ def write_directory(directory: Path, graph: GraphArrays, overwrite: bool) -> Non
     if not graph.features.shape[1]:
         vertices = vertices.drop_columns(["features"])
     parquet.write_table(vertices, directory / VERTICES, row_group_size=rows)
-    edges = edge_table(graph, keep_id_type=True)
-    kept = edges if graph.weight is not None else edges.drop_columns(["weight"])
+    edges = edge_table(graph, keep_id_type=True) if links is None else link_table(links)
+    kept = edges.drop_columns(["weight"]) if links is None and graph.weight is None else edges
     parquet.write_table(kept, directory / EDGES)
 
 

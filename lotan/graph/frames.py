@@ -169,7 +169,11 @@ def collect(tables: Tables, names: ColumnNames) -> tuple[VertexColumns, EdgeColu
 
 
 def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwrite: bool) -> None:
-    """Write both tables as directories of Parquet part files. Texts of classes are written as texts."""
+    """Write both tables as directories of Parquet part files. Texts of classes are written as texts.
+
+    Splits and relations of edges are written as they are, if they are there.
+    """
+    names = names.with_links().present_edges(tables[1].columns)
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
     if names.classes:

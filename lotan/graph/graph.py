@@ -16,7 +16,7 @@ from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import files, sources, typed_folders
-from lotan.graph.arrays import GraphArrays, as_given
+from lotan.graph.arrays import GraphArrays, as_given, with_reverses
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.column_names import ColumnNames, column_names
 from lotan.graph.content import GraphContent
@@ -473,7 +473,9 @@ class Graph(GraphContent):
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the graph as a directory of Parquet, which `read` reads.
 
-        Reverses that `undirected` has added are written as well, so the directory must be read with undirected=False.
+        Reverses that `undirected` has added are written as well, so the directory must be read with undirected=False. They
+        have the columns `split` and `relation` of their edges too. A link task excludes the reverses of a batch's links only
+        if it knows of them, so save its graph without `undirected`, and read it with it.
 
         Args:
             path: the directory, or the URI of one for a graph in Spark.
@@ -486,7 +488,9 @@ class Graph(GraphContent):
         if self._source.names.batch is not None:
             raise no_groups_here("save")
         if self._source.tables is None:
-            files.write_directory(expanded(path), self.arrays(), overwrite)
+            arrays, links = self.arrays(), self._source.links()
+            whole = None if links is None else with_reverses(arrays.ids, links, self.undirected)
+            files.write_directory(expanded(path), arrays, overwrite, whole)
             return
         from lotan.graph import frames
 

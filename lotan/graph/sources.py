@@ -80,6 +80,18 @@ class Source:
         columns = None if self.load is None else self._all()
         return _restored, (self.names, columns, self.files, self.notes, self.types)
 
+    def links(self) -> EdgeColumns | None:
+        """Return the edges with their splits and relations; None if there are none, or if they are something else."""
+        if self.files is not None:
+            names = self.names.with_links().present_edges(open_table(self.files.edges).schema.names)
+            if names.edge_split is None and names.relation is None:
+                return None
+        try:
+            edges = self.read_linked()[1]
+        except GraphError:
+            return None
+        return edges if edges.split is not None or edges.relation is not None else None
+
     def _all(self) -> tuple[VertexColumns, EdgeColumns]:
         """Read what is in this process, with splits and relations of edges unless they are something else by these names."""
         try:

@@ -19,6 +19,9 @@ from lotan.stages.randomness import Randomness, random_words
 SCORES = 1 << 22
 """The scores that are computed at one time, at most: 16 MiB, and as much again for their gradient."""
 
+FULL_BATCH_LINKS = 1024
+"""The links that share their negatives in full batch."""
+
 DESTINATIONS, SOURCES = "negative destinations", "negative sources"
 """The names of the draws of negatives."""
 
@@ -62,10 +65,14 @@ class Pairs:
         sides = (replace(one, candidates=placed(one.candidates)) for one in (self.destinations, self.sources))
         return Pairs(placed(self.src), placed(self.dst), self.relation, *sides)
 
-    def parts(self) -> Iterator[Pairs]:
-        """Yield runs of the links that have so few scores that these fit in memory."""
+    def parts(self, scores: int = SCORES) -> Iterator[Pairs]:
+        """Yield runs of the links that have so few scores that these fit in memory.
+
+        Args:
+            scores: The most scores of a run at one end, if it has more than one link.
+        """
         candidates = max(1, len(self.destinations.candidates), len(self.sources.candidates))
-        some = max(1, SCORES // candidates)
+        some = max(1, scores // candidates)
         if some >= len(self.src):
             yield self
             return
@@ -150,7 +157,9 @@ class Scored:
     decoder: dict[str, Tensor]  # the gradient of the mean term by the decoder's parameters, by their names there
 
 
-def score(decoder: Decoder, rows: Tensor, batches: Iterable[Pairs], links: int, loss: str) -> Scored:
+def score(
+    decoder: Decoder, rows: Tensor, batches: Iterable[Pairs], links: int, loss: str, scores: int = SCORES
+) -> Scored:
     """Return the mean loss over pairs and its gradients, computed part by part in bounded memory.
 
     Args:
@@ -159,6 +168,7 @@ def score(decoder: Decoder, rows: Tensor, batches: Iterable[Pairs], links: int, 
         batches: The pairs, all of which the mean is taken over.
         links: The number of links in all of them.
         loss: "softmax" or "bce", see `lotan.LinkPrediction`.
+        scores: The most scores that are computed at one time.
     """
     terms = 2 * links
     leaf = rows.detach().requires_grad_()
@@ -168,7 +178,7 @@ def score(decoder: Decoder, rows: Tensor, batches: Iterable[Pairs], links: int, 
     total = 0.0
     with torch.enable_grad():
         for batch in batches:
-            for part in batch.parts():
+            for part in batch.parts(scores):
                 found = _terms(decoder, leaf, part, loss)
                 total += float(found.detach())
                 gradients = torch.autograd.grad(found / terms, wanted, allow_unused=True)

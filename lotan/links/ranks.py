@@ -48,7 +48,7 @@ class Ranks:
 
 
 @torch.no_grad()
-def rank(decoder: Decoder, rows: Tensor, links: Links, known: Links) -> Ranks:
+def rank(decoder: Decoder, rows: Tensor, links: Links, known: Links, most: int = SCORES) -> Ranks:
     """Rank links among all vertices, chunk by chunk in bounded memory.
 
     Args:
@@ -56,6 +56,7 @@ def rank(decoder: Decoder, rows: Tensor, links: Links, known: Links) -> Ranks:
         rows: The model's output for all vertices. [vertices, width]
         links: The links to rank.
         known: All links of the graph, which are left out of the filtered ranks.
+        most: The most scores that are computed at one time.
     """
     src, dst, numbers = links.src, links.dst, links.numbers
     has_relations = links.relation is not None
@@ -64,7 +65,7 @@ def rank(decoder: Decoder, rows: Tensor, links: Links, known: Links) -> Ranks:
         (src, dst, known.destinations, decoder.destinations),
         (dst, src, known.sources, decoder.sources),
     ):
-        some = max(1, SCORES // max(1, len(rows)))
+        some = max(1, most // max(1, len(rows)))
         for start in range(0, len(given), some):
             part = slice(start, start + some)
             relation = torch.from_numpy(numbers[part]) if has_relations else None
@@ -117,7 +118,7 @@ def _middle(better: NDArray[np.number], equal: NDArray[np.number]) -> NDArray[np
 
 
 @torch.no_grad()
-def area(decoder: Decoder, rows: Tensor, links: Links, known: Links, seed: int) -> float:
+def area(decoder: Decoder, rows: Tensor, links: Links, known: Links, seed: int, most: int = SCORES) -> float:
     """Return the area under the ROC curve of links without relations, beside as many pairs that are no known link.
 
     The pairs are drawn by a hash, uniformly, and are the same in every evaluation. NaN if every pair is a link.
@@ -128,12 +129,13 @@ def area(decoder: Decoder, rows: Tensor, links: Links, known: Links, seed: int) 
         links: The links.
         known: All links of the graph.
         seed: The seed of the drawn pairs.
+        most: The most numbers of rows at one end that are read at one time.
     """
     pairs = _other_pairs(known.destinations, len(links), links.vertices, seed)
     if not len(pairs):
         return float("nan")
     ends = [(links.src, links.dst), (pairs[:, 0], pairs[:, 1])]
-    positive, negative = (scores_of(decoder, rows, src, dst, None).numpy() for src, dst in ends)
+    positive, negative = (scores_of(decoder, rows, src, dst, None, most).numpy() for src, dst in ends)
     order = np.sort(negative)
     below = np.searchsorted(order, positive), np.searchsorted(order, positive, side="right")
     return float((below[0] + below[1]).mean() / 2 / len(order))
@@ -155,9 +157,11 @@ def _other_pairs(known: Known, count: int, vertices: int, seed: int) -> Position
 
 
 @torch.no_grad()
-def scores_of(decoder: Decoder, rows: Tensor, src: Positions, dst: Positions, relation: Positions | None) -> Tensor:
-    """Return the scores of links, chunk by chunk. [links]."""
-    some, found = max(1, SCORES // max(1, rows.shape[1])), []
+def scores_of(
+    decoder: Decoder, rows: Tensor, src: Positions, dst: Positions, relation: Positions | None, most: int = SCORES
+) -> Tensor:
+    """Return the scores of links, chunk by chunk: of at most `most` numbers of rows at one end. [links]."""
+    some, found = max(1, most // max(1, rows.shape[1])), []
     for start in range(0, len(src), some):
         part = slice(start, start + some)
         numbers = None if relation is None else torch.from_numpy(relation[part])
@@ -203,7 +207,12 @@ def best_destinations(
     return tuple(np.concatenate(one) for one in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def metrics_of(decoder: Decoder, rows: Tensor, links: Links, known: Links, seed: int) -> Mapping[str, float]:
-    """Return the metrics of some links: ranks, and the area under the ROC curve if they have no relations."""
-    found = rank(decoder, rows, links, known).metrics()
-    return found | ({"auc": area(decoder, rows, links, known, seed)} if links.relation is None else {})
+def metrics_of(
+    decoder: Decoder, rows: Tensor, links: Links, known: Links, seed: int, most: int = SCORES
+) -> Mapping[str, float]:
+    """Return the metrics of some links: ranks, and the area under the ROC curve if they have no relations.
+
+    At most `most` scores are computed at one time.
+    """
+    found = rank(decoder, rows, links, known, most).metrics()
+    return found | ({"auc": area(decoder, rows, links, known, seed, most)} if links.relation is None else {})

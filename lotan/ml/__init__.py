@@ -8,6 +8,14 @@ docs/reference/ml.md says what a fold of a graph is, and which rows train.
 """
 
 from lotan.ml.classification import GNNClassificationModel, GNNClassifier
+from lotan.ml.link_prediction import GNNLinkPredictionModel, GNNLinkPredictor
 from lotan.ml.regression import GNNRegressionModel, GNNRegressor
 
-__all__ = ["GNNClassificationModel", "GNNClassifier", "GNNRegressionModel", "GNNRegressor"]
+__all__ = [
+    "GNNClassificationModel",
+    "GNNClassifier",
+    "GNNLinkPredictionModel",
+    "GNNLinkPredictor",
+    "GNNRegressionModel",
+    "GNNRegressor",
+]

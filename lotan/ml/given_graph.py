@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame
 
-from lotan.ml.params import GNNParams
+from lotan.ml.params import GraphParams
 from lotan.ml.tables import Given, require_frame
 
 
-class HasGraph(GNNParams):
+class HasGraph(GraphParams):
     """The base class of estimators and models, which take edges and vertices as tables or by name.
 
     A model has its estimator's tables until it is given others.

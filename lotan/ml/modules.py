@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from lotan.ml.params import GNNParams
+from lotan.ml.params import GraphParams
 from lotan.nn.named_models import OWN, STOCK, Factory, factory_of, made
 from lotan.settings.optimizers import Optimizer, plain_optimizer
 
 
-def make_module(params: GNNParams, factory: Factory | None, in_channels: int, out_channels: int) -> torch.nn.Module:
+def make_module(params: GraphParams, factory: Factory | None, in_channels: int, out_channels: int) -> torch.nn.Module:
     """Return the model that the Params describe. Its weights are drawn with the Params' seed.
 
     Args:
@@ -35,7 +35,7 @@ def make_module(params: GNNParams, factory: Factory | None, in_channels: int, ou
     return made(factory or factory_of(kind, "modelType"), arguments, params.value("seed"), "the model's factory")
 
 
-def make_optimizer(params: GNNParams) -> Optimizer:
+def make_optimizer(params: GraphParams) -> Optimizer:
     """Return the optimizer that the Params describe.
 
     Raises:

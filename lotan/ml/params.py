@@ -11,6 +11,7 @@ from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol, HasPredictionCo
 from lotan.errors import ConfigurationError
 from lotan.settings.class_weights import read_weights
 from lotan.settings.config import TrainerConfig, make_config
+from lotan.settings.regimes import FullBatch, MiniBatch, Regime, read_fanouts
 
 Owner = TypeVar("Owner", bound=type)
 
@@ -58,22 +59,14 @@ def _setter(name: str, doc: str) -> Callable[..., Any]:
 
 
 @accessors
-class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
-    """The Params of estimators and models: columns, model, training and engine.
+class GraphParams(HasFeaturesCol):
+    """The Params that all estimators and models have: columns of the graph, model, training and memory.
 
     A model has the Params with which it was trained. Each Param has a getter and a setter and is a keyword argument of
     the estimators. `explainParams()` lists them.
     """
 
     idCol = make_param("idCol", "the vertices' ids, integers or strings", TypeConverters.toString)
-    splitCol = make_param(
-        "splitCol",
-        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label are trained on",
-        TypeConverters.toString,
-    )
-    weightCol = make_param(
-        "weightCol", "the weights in the loss of the dataset's rows; unset: 1", TypeConverters.toString
-    )
     srcCol = make_param("srcCol", "the ids of the edges' sources", TypeConverters.toString)
     dstCol = make_param("dstCol", "the ids of the edges' destinations", TypeConverters.toString)
     edgeWeightCol = make_param("edgeWeightCol", "the edges' weights; unset: 1", TypeConverters.toString)
@@ -94,9 +87,6 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     optimizer = make_param("optimizer", "an optimizer of torch's, such as adam or rmsprop", TypeConverters.toString)
     lr = make_param("lr", "learning rate", TypeConverters.toFloat)
     weightDecay = make_param("weightDecay", "weight decay of all parameters", TypeConverters.toFloat)
-    loss = make_param(
-        "loss", 'a loss such as "cross_entropy(label_smoothing=0.1)"; unset: the task\'s', TypeConverters.toString
-    )
     lrScheduler = make_param(
         "lrScheduler", 'a scheduler of torch\'s, such as "StepLR(step_size=30)"; unset: none', TypeConverters.toString
     )
@@ -111,10 +101,16 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         "monitor", "metric on 'val' that picks the best epoch; unset: the task's", TypeConverters.toString
     )
 
-    engine = make_param("engine", "auto, local, blocks or rows", TypeConverters.toString)
-    plan = make_param("plan", "auto or general", TypeConverters.toString)
-    partitions = make_param("partitions", "number of partitions of the graph in Spark", TypeConverters.toInt)
-    workers = make_param("workers", "number of DL worker processes to start", TypeConverters.toInt)
+    batchSize = make_param(
+        "batchSize", "targets of a mini-batch, on engine local; unset: an epoch is one pass", TypeConverters.toInt
+    )
+    fanouts = make_param(
+        "fanouts",
+        'the in-edges that are drawn for a vertex in each layer, such as "10,10" or "10,all"; "none" for no neighbours',
+        TypeConverters.toString,
+    )
+    samplingSeed = make_param("samplingSeed", "seed of the mini-batches", TypeConverters.toInt)
+
     memoryLimit = make_param(
         "memoryLimit", 'memory of all processes on this host, such as "4g"', TypeConverters.toString
     )
@@ -123,24 +119,12 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     )
     progress = make_param("progress", "true to write a line for each epoch on standard error", TypeConverters.toBoolean)
 
-    def check_outputs(self) -> None:
-        """Check that the columns which are added to a dataset have different names.
-
-        Raises:
-            ConfigurationError: two columns have the same name. The error names both Params.
-        """
-        params: dict[str, str] = {}  # by the name of their column
-        for param in ("predictionCol", "probabilityCol", "rawPredictionCol"):
-            column = self.value(param) if self.hasParam(param) else ""
-            if column and params.setdefault(column, param) != param:
-                raise ConfigurationError(f"{params[column]} and {param} are both {column!r}; give them different names")
-
     def __init__(self) -> None:
         super().__init__()
         self._setDefault(idCol="id", srcCol="src", dstCol="dst", undirected=False)
         self._setDefault(modelType="gcn", hiddenChannels=64, numLayers=2, dropout=0.5, heads=1)
         self._setDefault(optimizer="adam", lr=0.01, weightDecay=5e-4, epochs=200, seed=0, evalEvery=1)
-        self._setDefault(engine="auto", plan="auto", progress=False)
+        self._setDefault(samplingSeed=0, progress=False)
 
     def setParams(self, **params: Any) -> Self:
         """Set several Params by name.
@@ -162,15 +146,24 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         """Return the values of all Params except those in `without`, in a form that can be compared."""
         return tuple(repr(self.value(param.name)) for param in self.params if param.name not in without)
 
+    def regime(self) -> Regime:
+        """Return the regime that the Params describe.
+
+        Raises:
+            ConfigurationError: one of batchSize and fanouts is missing, or cannot be used.
+        """
+        size, fanouts = self.value("batchSize"), self.value("fanouts")
+        if size is None and fanouts is None:
+            return FullBatch()
+        if size is None or fanouts is None:
+            missing, given = ("batchSize", "fanouts") if size is None else ("fanouts", "batchSize")
+            raise ConfigurationError(f"{given} is set, and mini-batches need {missing} too: set both, or neither")
+        return MiniBatch(size, read_fanouts(fanouts), self.value("samplingSeed"))
+
     def options(self) -> dict[str, Any]:
-        """Return the settings of the loss, the engine and the evaluation, as the Trainer and a batch of models take them."""
-        named = {"eval_every": "evalEvery", "memory_limit": "memoryLimit"}
-        same = ("monitor", "engine", "plan", "partitions", "workers", "progress")
-        weights = self.value("classWeights") if self.hasParam("classWeights") else None
-        of_loss = {"loss": self.value("loss"), "class_weights": None if weights is None else read_weights(weights)}
-        return of_loss | {
-            option: self.value(name) for option, name in {**named, **{name: name for name in same}}.items()
-        }
+        """Return the settings that are no single model's own, as the Trainer and a batch of models take them."""
+        named = {"eval_every": "evalEvery", "memory_limit": "memoryLimit", "monitor": "monitor", "progress": "progress"}
+        return {option: self.value(name) for option, name in named.items()} | {"regime": self.regime()}
 
     def config(self) -> TrainerConfig:
         """Return the options as a TrainerConfig, which checks them.
@@ -183,3 +176,48 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
             if count is not None and count < 1:
                 raise ConfigurationError(f"{name} is {count}; expected at least 1, or leave it unset")
         return make_config(self.options())
+
+
+@accessors
+class GNNParams(GraphParams, HasLabelCol, HasPredictionCol):
+    """The Params of estimators and models of labels: those of `GraphParams`, and those of the dataset, loss and engine."""
+
+    splitCol = make_param(
+        "splitCol",
+        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label are trained on",
+        TypeConverters.toString,
+    )
+    weightCol = make_param(
+        "weightCol", "the weights in the loss of the dataset's rows; unset: 1", TypeConverters.toString
+    )
+
+    loss = make_param(
+        "loss", 'a loss such as "cross_entropy(label_smoothing=0.1)"; unset: the task\'s', TypeConverters.toString
+    )
+    engine = make_param("engine", "auto, local, blocks or rows", TypeConverters.toString)
+    plan = make_param("plan", "auto or general", TypeConverters.toString)
+    partitions = make_param("partitions", "number of partitions of the graph in Spark", TypeConverters.toInt)
+    workers = make_param("workers", "number of DL worker processes to start", TypeConverters.toInt)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(engine="auto", plan="auto")
+
+    def check_outputs(self) -> None:
+        """Check that the columns which are added to a dataset have different names.
+
+        Raises:
+            ConfigurationError: two columns have the same name. The error names both Params.
+        """
+        params: dict[str, str] = {}  # by the name of their column
+        for param in ("predictionCol", "probabilityCol", "rawPredictionCol"):
+            column = self.value(param) if self.hasParam(param) else ""
+            if column and params.setdefault(column, param) != param:
+                raise ConfigurationError(f"{params[column]} and {param} are both {column!r}; give them different names")
+
+    def options(self) -> dict[str, Any]:
+        """Return the settings of the loss, the engine and the evaluation, as the Trainer and a batch of models take them."""
+        same = ("engine", "plan", "partitions", "workers")
+        weights = self.value("classWeights") if self.hasParam("classWeights") else None
+        of_loss = {"loss": self.value("loss"), "class_weights": None if weights is None else read_weights(weights)}
+        return {**super().options(), **of_loss, **{name: self.value(name) for name in same}}

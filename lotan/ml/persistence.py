@@ -12,22 +12,23 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.borders import first_line, spark_translated
 from lotan.errors import ModelError
-from lotan.results.trained_model import SPEC, WEIGHTS, load
+from lotan.results.trained_model import IDS, SPEC, WEIGHTS, load
 
 if TYPE_CHECKING:
-    from lotan.ml.estimator import GNNEstimator
-    from lotan.ml.model import GNNModel
+    from lotan.ml.grid_estimator import GridEstimator
+    from lotan.ml.held_model import HeldModel
     from lotan.results.trained_model import TrainedModel
 
 FORMAT = 1
 DATA = "data"
+FILES = (SPEC, WEIGHTS, IDS)
 _ENTRY = "lotan"
 
 
 class EstimatorWriter(MLWriter):
     """Writes the Params of an estimator."""
 
-    def __init__(self, instance: GNNEstimator[Any]) -> None:
+    def __init__(self, instance: GridEstimator[Any]) -> None:
         super().__init__()
         self._instance = instance
 
@@ -39,7 +40,7 @@ class EstimatorWriter(MLWriter):
 class EstimatorReader(MLReader[Any]):
     """Reads an estimator that `EstimatorWriter` wrote."""
 
-    def __init__(self, kind: type[GNNEstimator[Any]]) -> None:
+    def __init__(self, kind: type[GridEstimator[Any]]) -> None:
         super().__init__()
         self._kind = kind
 
@@ -55,7 +56,7 @@ class EstimatorReader(MLReader[Any]):
 class ModelWriter(MLWriter):
     """Writes the Params, operators and weights of a model."""
 
-    def __init__(self, instance: GNNModel) -> None:
+    def __init__(self, instance: HeldModel) -> None:
         super().__init__()
         self._instance = instance
 
@@ -65,7 +66,8 @@ class ModelWriter(MLWriter):
         _write_metadata(self._instance, path, self.sparkSession)
         with TemporaryDirectory(prefix="lotan-") as folder:
             trained.save(folder)
-            files = [(name, bytearray((Path(folder) / name).read_bytes())) for name in (SPEC, WEIGHTS)]
+            there = [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
+            files = [(file.name, bytearray(file.read_bytes())) for file in there]
         frame = self.sparkSession.createDataFrame(files, "name string, content binary")
         frame.coalesce(1).write.parquet(f"{path}/{DATA}")
 
@@ -73,7 +75,7 @@ class ModelWriter(MLWriter):
 class ModelReader(MLReader[Any]):
     """Reads a model that `ModelWriter` wrote."""
 
-    def __init__(self, kind: type[GNNModel]) -> None:
+    def __init__(self, kind: type[HeldModel]) -> None:
         super().__init__()
         self._kind = kind
 
@@ -126,6 +128,6 @@ def _read_metadata(kind: type[Any], path: str, spark: SparkSession) -> Any:
 def _read_model(path: str, spark: SparkSession) -> TrainedModel:
     with TemporaryDirectory(prefix="lotan-") as folder:
         for row in spark.read.parquet(f"{path}/{DATA}").collect():
-            if row.name in (SPEC, WEIGHTS):
+            if row.name in FILES:
                 (Path(folder) / row.name).write_bytes(row.content)
         return load(folder)

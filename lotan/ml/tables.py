@@ -24,7 +24,7 @@ from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
 from lotan.graph.spark_names import named
-from lotan.ml.params import GNNParams
+from lotan.ml.params import GNNParams, GraphParams
 from planner.spec import SPLITS
 
 DATASET = "dataset"
@@ -47,7 +47,7 @@ class Given:
         return self.edges is not None and self.vertices is not None
 
 
-def table(given: DataFrame | None, params: GNNParams, what: str) -> DataFrame | None:
+def table(given: DataFrame | None, params: GraphParams, what: str) -> DataFrame | None:
     """Return the table that was given, or the one that a Param names.
 
     Raises:
@@ -173,7 +173,7 @@ def _codes(rows: pd.DataFrame) -> pd.Series[int]:
 
 
 @contextmanager
-def hinted(params: GNNParams, given: Given) -> Iterator[None]:
+def hinted(params: GraphParams, given: Given) -> Iterator[None]:
     """Add a hint to errors about edges that leave the dataset, if the dataset was taken for all vertices."""
     try:
         yield

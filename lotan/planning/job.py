@@ -28,6 +28,8 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
+from lotan.links.memory import ScoreSizes
+from lotan.links.pairs import SCORES
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
@@ -54,6 +56,7 @@ from planner.traits import EngineTraits
 Found = TypeVar("Found")
 
 BATCHES_HELD = 1 + BATCHES_AHEAD  # mini-batches in memory at one time: the one that trains, and those prepared ahead
+SAMPLE_VERTEX_BYTES, SAMPLE_EDGE_BYTES = 8, 24  # of a batch whose drawn edges are kept
 GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
 
 
@@ -73,6 +76,8 @@ class Job:
     batch: Planned | None = None  # the plan of a mini-batch; None: an epoch is one pass of `planned` over the graph
     linked: LinkGraph | None = None  # the links of a link task, whose messages pass along `graph`
     decoder: Decoder | None = None  # the decoder of a link task
+    scored: ScoreSizes | None = None  # the sizes of the scores of a link task
+    scores: int = SCORES  # the most scores that a link task computes at one time
 
     @property
     def traits(self) -> EngineTraits:
@@ -88,6 +93,12 @@ class Job:
     def shown(self) -> Planned:
         """The plan that trains, which explain shows."""
         return self.batch or self.planned
+
+    @property
+    def both(self) -> bool:
+        """True if batches have out-edges too, see `planner.regime.Sampling`."""
+        sampling = self.planned.options.sampling
+        return sampling is not None and sampling.both
 
     @property
     def epoch_seconds(self) -> float:
@@ -127,6 +138,18 @@ class Job:
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
             found = replace(found, peak=found.peak + held, least=whole, in_memory=whole)
+            regime = config.regime
+            if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
+                one = (
+                    SAMPLE_VERTEX_BYTES * self.batch.statistics.vertices
+                    + SAMPLE_EDGE_BYTES * self.batch.statistics.edges
+                )
+                kept = self.planned.options.sampling.batches * int(one)
+                found = replace(found, peak=found.peak + kept, least=found.least + kept, in_memory=whole + kept)
+        if self.scored is not None:
+            now, least = self.scored.bytes(self.scores), self.scored.bytes(self.scored.least)
+            whole = (found.in_memory or found.least) + now
+            found = replace(found, peak=found.peak + now, least=found.least + least, in_memory=whole)
         return replace(found, partitions=self.partitions)
 
 
@@ -195,17 +218,11 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             "regime MiniBatch draws from a graph of one type of vertices so far, and this graph has "
             f"{len(graph.vertex_types.names)} types; train on the full batch with regime=lotan.FullBatch()"
         )
-    turned = next((call for call in train.calls if call.type.edges is not None and is_reversed(call.type.edges)), None)
-    if turned is not None:
-        raise ModelError(
-            f"layer {turned.layer or 'of the model itself'}: sums along edges turned round, and a mini-batch draws in-edges "
-            "only; train on the full batch with regime=lotan.FullBatch()"
-        )
     needed = hops(train)
     if isinstance(needed, str):
         raise ModelError(
-            f"layer {needed}: reads the rows of all vertices, such as BatchNorm's mean, and a mini-batch has only some of "
-            "them; use LayerNorm, or train on the full batch with regime=lotan.FullBatch()"
+            f"layer {needed}: reads the rows of all vertices, and a mini-batch has only some of them; use LayerNorm, or "
+            "BatchNorm with running statistics, or train on the full batch with regime=lotan.FullBatch()"
         )
     if needed != len(regime.fanouts):
         given = f"{len(regime.fanouts)} fanouts ({', '.join(map(str, regime.fanouts))})"
@@ -215,7 +232,9 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             if needed
             else f"regime MiniBatch got {given}, but the model reads no neighbours; give fanouts=()"
         )
-    return Sampling(regime.batch_size, tuple(regime.fanouts), graph.labels.labelled[SPLITS.index("train")])
+    both = any(call.type.edges is not None and is_reversed(call.type.edges) for call in train.calls)
+    examples = graph.labels.labelled[SPLITS.index("train")]
+    return Sampling(regime.batch_size, tuple(regime.fanouts), examples, both=both)
 
 
 def sampling_notes(sampling: Sampling | None) -> tuple[str, ...]:
@@ -235,13 +254,32 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
         PlanError: If a batch cannot be planned.
         ConfigurationError: If the memory limit is too low.
     """
-    job, limit = replace(job, batch=plan_of_batch(job, sampling, config)), MemoryLimit.of(config)
-    needs = job.needs(config)
+    return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
+
+
+def with_scores(job: Job, scored: ScoreSizes, config: TrainerConfig) -> Job:
+    """Return a job of a link task that computes as many scores at one time as the memory limit leaves room for.
+
+    Raises:
+        ConfigurationError: If the memory limit is too low.
+    """
+    limit, bare = MemoryLimit.of(config).bytes, job.needs(config)
+    room = None if limit is None else limit - (bare.in_memory or bare.least)
+    return described_memory(replace(job, scored=scored, scores=scored.fitting(room)), config)
+
+
+def described_memory(job: Job, config: TrainerConfig) -> Job:
+    """Return a job whose plans say how much memory it needs.
+
+    Raises:
+        ConfigurationError: If the memory limit is too low.
+    """
+    limit, needs = MemoryLimit.of(config), job.needs(config)
     if limit.bytes is not None:
         check_fits(limit, job.engine.name, {job.engine.name: needs})
     said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
-    assert job.batch is not None  # it was made above
-    return replace(job, planned=job.planned.described(**said), batch=job.batch.described(**said))
+    batch = None if job.batch is None else job.batch.described(**said)
+    return replace(job, planned=job.planned.described(**said), batch=batch)
 
 
 @translated()
@@ -256,8 +294,10 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     statistics = statistics_of_batch(job.statistics, sampling)
     options = job.planned.options
     task = config.task
-    if isinstance(task, LinkPrediction) and excludes_targets(task):
-        # a sum that is computed once goes over all edges, and so over the links that the batch is asked about
+    if job.train.tracked or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
+        # a sum that is computed once goes over all edges, and so over the links that the batch is asked about; and
+        # statistics are those of the batch's rows, of which the farthest have no in-edges; and a batch of both directions
+        # is no graph in the order of its levels
         options = replace(options, disabled=(*options.disabled, "hoist_invariant"))
     return compile_plan(job.train, job.evaluate, loss, statistics, options)
 
@@ -271,6 +311,7 @@ def plan_for(
     config: TrainerConfig,
     statistics: Statistics | None = None,
     sampling: Sampling | None = None,
+    limited: bool = True,
 ) -> tuple[EngineChoice, Planned, Footprint]:
     """Choose the engine, make its plan and estimate its memory. The choice compares estimates for the engines in question.
 
@@ -282,6 +323,7 @@ def plan_for(
         config: The settings of the run.
         statistics: The sizes of the graph; None: read them from the graph.
         sampling: How the batches of an epoch are sampled. Then the plan evaluates and does not train. None: full batch.
+        limited: False if the memory limit is checked later, when all that a run needs is known.
 
     Returns:
         The engine, its plan, and the estimated memory of the plan.
@@ -313,7 +355,7 @@ def plan_for(
         engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]))
     check_edge_data(engine, train)
     check_able(engine, plans[engine.name])
-    if limit.bytes is not None:
+    if limit.bytes is not None and limited:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
@@ -500,6 +542,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["regime"] = repr(config.regime)
         settings["order of vertices in a batch"] = f"{job.batch.plan.levels} levels"
         settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
+    if job.scores != SCORES:
+        settings["scores at one time"] = f"{job.scores}, for the memory limit"
     if job.linked is not None:
         settings["links"] = f"{config.task!r} on {job.linked.links.digest}"
     if config.penalty is not None:

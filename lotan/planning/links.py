@@ -12,6 +12,8 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.examples import LinkGraph, Links, link_graph
+from lotan.links.memory import ScoreSizes
+from lotan.links.pairs import FULL_BATCH_LINKS
 from lotan.planning.job import (
     Job,
     check_statistics,
@@ -19,10 +21,11 @@ from lotan.planning.job import (
     model_outputs,
     model_width,
     plan_for,
+    plan_of_batch,
     sampling_of,
     takes_roots,
     traced,
-    with_batches,
+    with_scores,
 )
 from lotan.planning.learned import draw_rows
 from lotan.settings.config import TrainerConfig
@@ -34,7 +37,13 @@ from planner.spec import LossSpec
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
-def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None) -> Job:
+def prepare_links(
+    model: torch.nn.Module,
+    graph: Graph,
+    config: TrainerConfig,
+    decoder: Decoder | None = None,
+    linked: LinkGraph | None = None,
+) -> Job:
     """Read the links, trace the encoder, make the decoder, and plan the epoch.
 
     Args:
@@ -42,6 +51,7 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
         graph: The graph to train on, whose edges are the links. It is read into this process.
         config: The settings of the run, whose task is a link task.
         decoder: The decoder of an earlier training of the same model, which goes on; None: a new one.
+        linked: The links of the graph, if another model of the same fractions has read them; None: they are read.
 
     Raises:
         GraphError: If the graph or its links cannot be trained on.
@@ -51,7 +61,7 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
     """
     task = config.task
     assert isinstance(task, LinkPrediction)  # the caller has asked
-    linked = link_graph(graph, task)
+    linked = link_graph(graph, task) if linked is None else linked
     _check_negatives(task, linked.links)
     if config.monitor == "auc" and linked.links.relation is not None:
         raise ConfigurationError("monitor is 'auc', which links with relations do not have; monitor 'mrr'")
@@ -66,7 +76,7 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
         decoder = make_decoder(task, outputs, linked.links.relations, config.seed)
     loss = LossSpec("link", outputs, normalizer=1.0)
     sampling = _sampling(sampling_of(train, linked.graph, config), linked, task)
-    engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling)
+    engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling, limited=False)
     planned = planned.described(weights=linked.graph.names.weight_words(linked.graph.statistics.weighted))
     warnings = (*graph.notes, *report.warnings, *idle_settings(engine.name, config, linked.graph))
     job = Job(
@@ -82,7 +92,21 @@ def prepare_links(model: torch.nn.Module, graph: Graph, config: TrainerConfig, d
         linked=linked,
         decoder=decoder,
     )
-    return job if sampling is None else with_batches(job, sampling, config)
+    job = job if sampling is None else replace(job, batch=plan_of_batch(job, sampling, config))
+    return with_scores(job, _sizes(task, linked.links, sampling, outputs), config)
+
+
+def _sizes(task: LinkPrediction, links: Links, sampling: Sampling | None, width: int) -> ScoreSizes:
+    """Return the sizes of the scores of a training pass and of an evaluation."""
+    training, vertices = len(links.of("train")), links.vertices
+    return ScoreSizes(
+        links=len(links),
+        batch=min(training, FULL_BATCH_LINKS if sampling is None else sampling.batch_size),
+        candidates=vertices if task.negatives == ALL else int(task.negatives),
+        rows=vertices if sampling is None else sampling.targets or vertices,
+        vertices=vertices,
+        width=width,
+    )
 
 
 def _check_negatives(task: LinkPrediction, links: Links) -> None:

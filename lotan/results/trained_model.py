@@ -120,6 +120,21 @@ class TrainedModel:
         asked = read_pairs(pairs, ("src", "dst"), messages.arrays().ids, trained.relations)
         return scored(trained.decoder(self.weights), self._rows(messages, make_config(options), unseen), asked)
 
+    def link_rows(self, graph: Graph, config: TrainerConfig, unseen: Unseen = "error") -> tuple[Ids, torch.Tensor]:
+        """Return the ids of all vertices of a graph, ascending, and the rows that the decoder scores. [vertices, width].
+
+        Args:
+            graph: A graph as in `predict_links`.
+            config: The settings, with those of the engine.
+            unseen: The same as in `predict`.
+
+        Raises:
+            ModelError: If the model was trained on labels.
+            GraphError: If the graph cannot be read.
+        """
+        _, messages = self._of_links(graph)
+        return messages.arrays().ids, self._rows(messages, config, unseen)
+
     def rank(
         self,
         graph: Graph,

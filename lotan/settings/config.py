@@ -248,6 +248,10 @@ def _check_together(config: TrainerConfig) -> None:
             f"regime MiniBatch runs on engine 'local' only, but engine is {config.engine!r}: leave engine out, or train on "
             "the full batch with regime=lotan.FullBatch()"
         )
+    if isinstance(config.regime, MiniBatch) and config.regime.is_fixed and config.eval_every == 0:
+        raise ConfigurationError(
+            f"regime MiniBatch has order {config.regime.order!r}, which needs evaluations; set eval_every to 1 or more"
+        )
     if isinstance(config.task, LinkPrediction):
         _check_links(config, config.task)
     if config.lr_scheduler is not None:
@@ -278,6 +282,11 @@ def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:
         raise ConfigurationError(
             "log_dir and mlflow keep the trained model, and the decoder is a module of your own, which is code and is not saved: "
             "leave them out, or take a decoder by its name"
+        )
+    if isinstance(config.regime, MiniBatch) and config.regime.is_fixed:
+        raise ConfigurationError(
+            f"regime MiniBatch has order {config.regime.order!r}, and a link task draws other negatives in each epoch: leave "
+            "order out"
         )
     if task.exclude_targets and not isinstance(config.regime, MiniBatch):
         raise ConfigurationError(

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lotan.errors import ConfigurationError
 from lotan.settings.metric_names import LOWER_IS_BETTER, main_metric
 from planner.spec import Task
+
+FLAT = 3
+"""The evaluations in a row that do not better the best one at an elbow."""
+
+
+def elbow(history: Sequence[Mapping[str, Any]], monitor: str) -> int | None:
+    """Return the epoch at which a metric of the split "val" has flattened; None if it has not.
+
+    Args:
+        history: One entry for each epoch, as in the report.
+        monitor: The name of the metric.
+
+    >>> [elbow([{"epoch": n, "metrics": {"val": {"mrr": v}}} for n, v in enumerate(values, 1)], "mrr")
+    ...  for values in ([0.1, 0.3, 0.2, 0.3, 0.3], [0.1, 0.3, 0.2, 0.4])]
+    [5, None]
+    """
+    follow = EarlyStopping(monitor, FLAT)
+    for entry in history:
+        if "val" in entry.get("metrics", {}):
+            follow.update(entry["epoch"], entry["metrics"])
+            if follow.exhausted:
+                return int(entry["epoch"])
+    return None
 
 
 @dataclass

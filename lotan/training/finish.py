@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+import torch
+
 from lotan.graph import Graph
 from lotan.links.decoders import Decoder, OwnDecoder
 from lotan.memory.limit import MemoryLimit
@@ -58,12 +60,23 @@ def finished(
         bytes_moved=bytes_moved,
         batches=batches,
     )
-    weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
+    trained = trained_model(job, learner.weights, config)
+    return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
+
+
+def trained_model(job: Job, weights: Mapping[str, torch.Tensor], config: TrainerConfig) -> TrainedModel:
+    """Return the model of a job as data.
+
+    Args:
+        job: The job.
+        weights: The parameters and buffers by name, which are copied.
+        config: The settings of the run.
+    """
+    copied = {name: tensor.clone() for name, tensor in weights.items()}
     ids = job.graph.arrays().ids if job.evaluate.learned else None
     decoder = None if job.decoder is None or job.linked is None else _trained_decoder(job.decoder, job, config)
     classes = job.graph.labels.classes
-    trained = TrainedModel(job.evaluate, job.loss, weights, classes, edges_of(job.graph), ids, decoder)
-    return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
+    return TrainedModel(job.evaluate, job.loss, copied, classes, edges_of(job.graph), ids, decoder)
 
 
 def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:

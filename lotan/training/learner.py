@@ -17,6 +17,7 @@ from lotan.errors import ConfigurationError, DivergedError
 from lotan.planning.job import Job, identity
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import LOWER_IS_BETTER
+from lotan.settings.regimes import MiniBatch
 from lotan.settings.row_wise import clip_norm
 from lotan.settings.schedulers import Schedule
 from lotan.stages.metrics import metrics
@@ -148,7 +149,8 @@ class Learner:
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
             ) from error
         self.state.optimizer.zero_grad(set_to_none=True)
-        update_running(self.weights, self.job.train.tracked, outcome.gradients, self.job.statistics.vertices)
+        rows = self.job.statistics.vertices if outcome.rows is None else outcome.rows
+        update_running(self.weights, self.job.train.tracked, outcome.gradients, rows)
         self._counted = outcome.statistics if self._counted is None else self._counted + outcome.statistics
         self._stepping += time.perf_counter() - started
 
@@ -232,6 +234,11 @@ class Learner:
         validation = job.validation
         stopping = make_stopping(config.monitor, config.patience, job.loss.task, validation)
         optimizer = config.optimizer.build(trainable, self._by_row)
+        if isinstance(config.regime, MiniBatch) and config.regime.is_fixed and not validation:
+            raise ConfigurationError(
+                f"regime MiniBatch has order {config.regime.order!r}, which follows a metric of the split 'val': put labelled "
+                "vertices there, or leave order out"
+            )
         schedule = Schedule(config.lr_scheduler, optimizer, stopping.monitor, stopping.monitor in LOWER_IS_BETTER)
         if schedule.follows_metric and not (validation and config.eval_every):
             raise ConfigurationError(

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.batches.links import FULL_BATCH_LINKS, LinkBatches
+from lotan.batches.links import LinkBatches
 from lotan.engines.base import Outcome, run
 from lotan.engines.local import LocalEngine
+from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import DivergedError
 from lotan.links.decoders import PREFIX
-from lotan.links.pairs import Negatives, Pairs, Scored, score
+from lotan.links.pairs import FULL_BATCH_LINKS, Negatives, Pairs, Scored, score
 from lotan.links.ranks import metrics_of
-from lotan.planning.job import Job
 from lotan.settings.tasks import LinkPrediction
 from lotan.stages.metrics import metrics, statistics_of_links, statistics_of_pairs
 from lotan.training.learner import Learner
 from lotan.training.passes import Passes
 from planner.lower import OUTPUT
+from planner.physical import Plan
 
 
 class LinkPasses(Passes):
@@ -32,30 +34,57 @@ class LinkPasses(Passes):
         learner: The learner, whose job is a link task.
         task: The task.
         batches: The mini-batches of links; None: a training pass goes over the whole graph.
+        plan: The plan that the engine has loaded; None: that of the learner's job.
+        negatives: The draws of negatives, if other models share them; None: those of the batches, or new ones.
     """
 
     def __init__(
-        self, engine: LocalEngine, learner: Learner, task: LinkPrediction, batches: LinkBatches | None = None
+        self,
+        engine: LocalEngine,
+        learner: Learner,
+        task: LinkPrediction,
+        batches: LinkBatches | None = None,
+        plan: Plan | None = None,
+        negatives: Negatives | None = None,
     ) -> None:
-        super().__init__(engine, learner.job.plan, [learner])
+        super().__init__(engine, plan or learner.job.plan, [learner])
         assert learner.job.linked is not None
         assert learner.job.decoder is not None
         self._local, self._task, self.batches = engine, task, batches
         self._links, self._decoder = learner.job.linked.links, learner.job.decoder
-        self._negatives = Negatives(self._links, task) if batches is None else batches.negatives
+        self._scores = learner.job.scores
+        shared = negatives or (None if batches is None else batches.negatives)
+        self._negatives = Negatives(self._links, task) if shared is None else shared
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
         """Run the training passes of the next epoch, and yield the result of each."""
         (learner,), batches = self.learners, self.batches
         epoch = learner.state.epoch + 1
         if batches is None:
-            yield [self._step(self._local, learner.job, self._of_epoch(epoch), len(self._negatives.training), epoch)]
+            yield [self.on_all(epoch)]
             return
         assert isinstance(batches, LinkBatches)
         for number, graph in enumerate(batches.of_epoch(epoch)):
-            batches.engine.turn_to(graph)
-            pairs = batches.pairs_of(graph)
-            yield [self._step(batches.engine, learner.job, [pairs], len(pairs.src), epoch, number)]
+            yield [self.on_batch(batches, graph, epoch, number)]
+
+    def on_all(self, epoch: int) -> Outcome:
+        """Run a training pass over the whole graph, in which all training links are scored."""
+        return self._step(self._local, self.plan, self._of_epoch(epoch), len(self._negatives.training), epoch)
+
+    def on_batch(self, batches: LinkBatches, graph: LoadedGraph, epoch: int, number: int, model: int = 0) -> Outcome:
+        """Run a training pass over a batch.
+
+        Args:
+            batches: The batches.
+            graph: The batch, which `batches` has yielded.
+            epoch: The number of the epoch, from 1.
+            number: The number of the batch in the epoch.
+            model: The number of the model among those that share the batches.
+        """
+        batches.engine.turn_to(graph)
+        pairs = batches.pairs_of(graph)
+        found = self._step(batches.engine, batches.plans[model], [pairs], len(pairs.src), epoch, number)
+        return replace(found, rows=graph.chunks.rows)
 
     def _of_epoch(self, epoch: int) -> Iterator[Pairs]:
         """Yield the training links with their negatives, which are drawn anew for each run of links."""
@@ -66,7 +95,7 @@ class LinkPasses(Passes):
     def _step(
         self,
         engine: LocalEngine,
-        job: Job,
+        plan: Plan,
         pairs: Iterator[Pairs] | list[Pairs],
         links: int,
         epoch: int,
@@ -77,12 +106,11 @@ class LinkPasses(Passes):
 
         def scoring(rows: Tensor) -> Tensor:
             placed = rows if engine is not self._local else engine.rows_of(rows)
-            found.append(score(self._decoder, placed, pairs, links, self._task.loss))
+            found.append(score(self._decoder, placed, pairs, links, self._task.loss, self._scores))
             gradient = found[0].rows
             return gradient if engine is not self._local else engine.placed(gradient)
 
         engine.scoring = scoring
-        plan = job.plan if job.batch is None else job.batch.plan
         outcome = run(engine, plan, plan.train, self._pass(epoch, number))
         of_decoder = {f"{PREFIX}{name}": gradient for name, gradient in found[0].decoder.items()}
         return replace(
@@ -95,7 +123,7 @@ class LinkPasses(Passes):
         """Rank the links of validation among all vertices."""
         return [Outcome(evaluation=self._metrics("val"))]
 
-    def end(self) -> None:
+    def end(self, which: Sequence[Learner]) -> None:
         """Add the metrics of the split "test", of the best weights, to those of the best epoch."""
         (learner,) = self.learners
         learner.restore_best()
@@ -110,7 +138,7 @@ class LinkPasses(Passes):
         rows, is_training = self._rows(), self._decoder.training
         self._decoder.eval()  # a decoder of the user's own may have dropout
         try:
-            found = metrics_of(self._decoder, rows, links, self._links, self._task.seed)
+            found = metrics_of(self._decoder, rows, links, self._links, self._task.seed, self._scores)
         finally:
             self._decoder.train(is_training)
         return statistics_of_links(split, len(links), found)
@@ -127,3 +155,64 @@ class LinkPasses(Passes):
                 "learning rate"
             )
         return rows
+
+
+class LinkPassesOfModels(Passes):
+    """Runs the passes of several learners on the same links, in step. They share negatives and sampled edges.
+
+    Args:
+        ready: A function that returns the local engine, ready for a learner's plan, which it also returns.
+        learners: The learners, all after the same epoch, whose tasks draw the same negatives.
+        tasks: Their tasks, in the same order.
+        batches: The mini-batches of links that they share; None: a training pass goes over the whole graph.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[Learner], tuple[LocalEngine, Plan]],
+        learners: Sequence[Learner],
+        tasks: Sequence[LinkPrediction],
+        batches: LinkBatches | None = None,
+    ) -> None:
+        first = learners[0].job.linked
+        assert first is not None
+        self._ready, self._batches = ready, batches
+        negatives = Negatives(first.links, tasks[0]) if batches is None else batches.negatives
+        self._each: dict[Learner, LinkPasses] = {}
+        for learner, task in zip(learners, tasks, strict=True):
+            engine, plan = ready(learner)
+            self._each[learner] = LinkPasses(engine, learner, task, batches, plan, negatives)
+        super().__init__(engine, plan, learners, batches=batches)
+
+    def train(self) -> Generator[Sequence[Outcome], None, None]:
+        """Run the training passes of the next epoch, and yield the results of all learners for each batch."""
+        epoch, batches = self.learners[0].state.epoch + 1, self._batches
+        if batches is None:
+            yield [self._passes(learner).on_all(epoch) for learner in self.learners]
+            return
+        graphs = batches.of_epoch(epoch)
+        for number in range(batches.count):
+            yield [
+                self._each[learner].on_batch(batches, next(graphs), epoch, number, model)
+                for model, learner in enumerate(self.learners)
+            ]
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """Rank the links of validation, for one learner after the other. The metrics of one that has diverged are NaN."""
+        found: list[Outcome] = []
+        for learner in which:
+            try:
+                found += self._passes(learner).evaluate([learner])
+            except DivergedError:  # the learner says so when it remembers the metrics
+                found.append(Outcome(evaluation=statistics_of_pairs(math.nan, 1)))
+        return found
+
+    def end(self, which: Sequence[Learner]) -> None:
+        """Add the metrics of the split "test" to those of each learner's best epoch."""
+        for learner in which:
+            self._passes(learner).end([learner])
+
+    def _passes(self, learner: Learner) -> LinkPasses:
+        """Return the passes of a learner, for whose plan the engine is made ready."""
+        self._ready(learner)
+        return self._each[learner]

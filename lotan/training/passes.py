@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
 from lotan.batches.schedule import Batches
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
+from lotan.settings.regimes import MiniBatch
+from lotan.training.early_stopping import elbow
 from lotan.training.learner import Learner
 from planner.batch import Batch
 from planner.physical import Plan
@@ -54,10 +56,21 @@ class Passes:
             return
         epoch, batches = self.learners[0].state.epoch + 1, self.batches
         loss = next(stage.loss for stage in batches.plan.stages if stage.loss is not None)
-        for number, graph in enumerate(batches.of_epoch(epoch)):
+        for number, graph in enumerate(batches.of_epoch(epoch, self._drawn_as(epoch))):
             batches.engine.turn_to(graph)
             outcome = run(batches.engine, batches.plan, batches.plan.train, self._pass(epoch, number))
-            yield [mean_of_batch(each, loss) for each in self._outcomes(outcome)]
+            rows = graph.chunks.rows
+            outcomes = zip(self.learners, self._outcomes(outcome), strict=True)
+            yield [
+                replace(mean_of_batch(each, loss, learner.job.train.buffers), rows=rows) for learner, each in outcomes
+            ]
+
+    def _drawn_as(self, epoch: int) -> int:
+        """Return the epoch whose draws an epoch of mini-batches has: its own, or the first one until the elbow."""
+        learner = self.learners[0]
+        regime, state = learner.config.regime, learner.state
+        fixed = isinstance(regime, MiniBatch) and regime.is_fixed
+        return 1 if fixed and elbow(state.history, state.stopping.monitor) is None else epoch
 
     def _train_on_all(self) -> Sequence[Outcome]:
         """Run a training pass over the whole graph. It also evaluates learners that owe metrics."""
@@ -76,8 +89,8 @@ class Passes:
         assert list(which) == list(self.learners)
         return self._run(self.plan.evaluate, self.learners[0].state.epoch)
 
-    def end(self) -> None:
-        """Do what is left after the last epoch, while the engine is still open."""
+    def end(self, which: Sequence[Learner]) -> None:
+        """Do what is left after the last epoch of some learners, while the engine is still open."""
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""
@@ -141,7 +154,7 @@ class BatchPasses(Passes):
         return outcome.by_model(len(self.learners))
 
 
-def mean_of_batch(outcome: Outcome, loss: LossSpec) -> Outcome:
+def mean_of_batch(outcome: Outcome, loss: LossSpec, buffers: Collection[str] = ()) -> Outcome:
     """Return the outcome of a mini-batch with the gradients of the mean over its own targets.
 
     The plan divides the loss by what the terms of a batch are expected to add up to. A last batch has fewer targets, and
@@ -150,10 +163,12 @@ def mean_of_batch(outcome: Outcome, loss: LossSpec) -> Outcome:
     Args:
         outcome: The outcome, whose statistics have the sum of the weights of the training vertices' terms.
         loss: The loss of the plan.
+        buffers: The names of running statistics, whose sums over the rows of the batch are among the gradients.
     """
     assert outcome.statistics is not None  # a training pass always has them
     weight = float(outcome.statistics[SPLITS.index("train"), 1])
     if weight in (0.0, loss.normalizer):  # without weight, all gradients are 0
         return outcome
     factor = loss.normalizer / weight
-    return replace(outcome, gradients={name: gradient * factor for name, gradient in outcome.gradients.items()})
+    found = {name: gradient if name in buffers else gradient * factor for name, gradient in outcome.gradients.items()}
+    return replace(outcome, gradients=found)

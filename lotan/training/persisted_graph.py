@@ -130,7 +130,8 @@ def _link_batches(job: Job, config: TrainerConfig, task: LinkPrediction) -> Link
     if job.batch is None or job.linked is None or not isinstance(config.regime, MiniBatch):
         return None
     excluded = excludes_targets(task)
-    return LinkBatches(job.linked, job.batch.plan, config.regime, task, excluded, config.epochs, config.chunk_rows)
+    plans, regime = [job.batch.plan], config.regime
+    return LinkBatches(job.linked, plans, regime, task, excluded, config.epochs, config.chunk_rows, job.both)
 
 
 @contextmanager
@@ -163,6 +164,7 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
             return
         batches = None
         if job.batch is not None and isinstance(config.regime, MiniBatch):
-            batches = Batches(job.graph, job.batch.plan, config.regime, config.epochs, config.chunk_rows)
+            settings = config.regime, config.epochs, config.chunk_rows
+            batches = Batches(job.graph, job.batch.plan, *settings, both=job.both)
             opened.enter_context(closing(batches))
         yield Passes(engine, job.plan, [learner], batches=batches)

@@ -13,13 +13,13 @@ from planner.spec import Tracked
 def update_running(
     weights: Mapping[str, Tensor], tracked: Sequence[Tracked], sums: Mapping[str, Tensor], vertices: int
 ) -> None:
-    """Change buffers as torch does after a forward in training: by the mean and the *unbiased* variance of all vertices.
+    """Change buffers as torch does after a forward in training: by the mean and the *unbiased* variance of all rows.
 
     Args:
         weights: The parameters and buffers by name. The buffers are changed in place.
         tracked: The layers with running statistics.
         sums: By the name of a buffer, the sum over all vertices of what it is updated with. The variances are biased.
-        vertices: The number of vertices, at least 2.
+        vertices: The number of vertices of the graph, or of the mini-batch. The variance of a single one is 0.
     """
     for layer in tracked:
         factor = layer.momentum
@@ -29,7 +29,7 @@ def update_running(
             factor = 1.0 / float(counter) if factor is None else factor
         assert factor is not None  # a layer without momentum counts its steps
         mean = sums[layer.mean].double() / vertices
-        variance = sums[layer.variance].double() / (vertices - 1)
+        variance = sums[layer.variance].double() / max(1, vertices - 1)
         for name, new in ((layer.mean, mean), (layer.variance, variance)):
             buffer = weights[name]
             with torch.no_grad():

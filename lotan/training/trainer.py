@@ -272,6 +272,6 @@ class Trainer:
                 improved = evaluate(passes, [learner])
                 learner.keep(improved[learner])
                 tracker.epoch(state.history[-1])
-            passes.end()
+            passes.end([learner])
             if learner.exhausted:
                 progress.say(f"stopped early: {stopping.monitor} was best in epoch {stopping.best_epoch}")

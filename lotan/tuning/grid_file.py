@@ -24,19 +24,20 @@ from lotan.arguments import described, nearest
 from lotan.errors import ConfigurationError
 from lotan.nn.named_models import STOCK, accepted
 from lotan.tuning.axes import Axis, axis_of
-from lotan.tuning.keys import KEYS, KIND, MEANT, MODEL, OPTIMIZER, OPTIMIZER_NAME, TOP, Key
+from lotan.tuning.keys import HIDDEN, KEYS, KIND, LINK, MEANT, MODEL, OPTIMIZER, OPTIMIZER_NAME, TOP, Key
 from lotan.tuning.space import Space
 from lotan.tuning.trial_settings import factory, plays_a_part
 
-TABLES = {"model": MODEL, "optimizer": OPTIMIZER, "": TOP}
+TABLES = {"model": MODEL, "optimizer": OPTIMIZER, "link": LINK, "": TOP}
 _NO_OWN_PARAMETERS = frozenset(("in_channels", "out_channels"))
 
 
-def read_grid(given: str | Path | Mapping[str, Any]) -> Space:
+def read_grid(given: str | Path | Mapping[str, Any], links: bool = False) -> Space:
     """Read a grid, and check it as far as that is possible without a graph.
 
     Args:
         given: the path of a TOML file, or a dictionary with the content of one.
+        links: True for a link task, whose models all have `hidden` (default: False).
 
     Raises:
         ConfigurationError: the file does not exist or is no TOML, a key is unknown, a value has a wrong type, a list is
@@ -48,7 +49,7 @@ def read_grid(given: str | Path | Mapping[str, Any]) -> Space:
         4
     """
     if isinstance(given, Mapping):
-        return _space(given, "grid")
+        return _space(given, "grid", links)
     if not isinstance(given, str | Path):
         raise ConfigurationError(f"grid is {described(given)}; expected the path of a TOML file, or a dictionary")
     try:
@@ -57,7 +58,7 @@ def read_grid(given: str | Path | Mapping[str, Any]) -> Space:
         raise ConfigurationError(f"the grid {given} cannot be read: {error.strerror}; name a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the grid {given} is no TOML: {error}") from error
-    return _space(content, str(given))
+    return _space(content, str(given), links)
 
 
 @dataclass
@@ -72,20 +73,22 @@ class _Read:
         self.notes += notes
 
 
-def _space(content: Mapping[str, Any], source: str) -> Space:
+def _space(content: Mapping[str, Any], source: str, links: bool) -> Space:
     read = _Read()
     for name, given in content.items():
-        if name in ("model", "optimizer") and not isinstance(given, Mapping):
+        if name and name in TABLES and not isinstance(given, Mapping):
             raise ConfigurationError(f"{source}: {name} = {described(given)}; expected a table, [{name}], of settings")
-        if name not in ("model", "optimizer"):
+        if name not in TABLES:
             read.add(_known("", name, source), given, source)
-    _read_optimizer(content.get("optimizer", {}), read, source)
+    for table in ("optimizer", "link"):
+        for name, given in content.get(table, {}).items():
+            read.add(_known(table, name, source), given, source)
     _read_model(content.get("model", {}), read, source)
     if not content or not read.axes:
         raise ConfigurationError(f"{source} is empty; give values to try, such as [optimizer] lr = [0.01, 0.001]")
     order = list({**KEYS, **read.further})
     axes = sorted(read.axes, key=lambda axis: order.index(axis.key.path))
-    space = Space(tuple(axes), read.further, source, tuple(read.notes))
+    space = Space(tuple(axes), read.further, source, tuple(read.notes), links=links)
     _check_use(space)
     with _in_the_grid(source):
         space.check_optimizers()
@@ -99,11 +102,6 @@ def _in_the_grid(where: str) -> Iterator[None]:
         yield
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from error
-
-
-def _read_optimizer(table: Mapping[str, Any], read: _Read, source: str) -> None:
-    for name, given in table.items():
-        read.add(_known("optimizer", name, source), given, source)
 
 
 def _read_model(table: Mapping[str, Any], read: _Read, source: str) -> None:
@@ -167,7 +165,9 @@ def _check_use(space: Space) -> None:
     kinds, optimizers = values.get(KIND, ("gcn",)), values.get(OPTIMIZER_NAME, ("adam",))
     for axis in space.axes:
         key = axis.key
-        if any(plays_a_part(key, kind, optimizer) for kind in kinds for optimizer in optimizers):
+        if (space.links and key.path == HIDDEN) or any(
+            plays_a_part(key, kind, optimizer) for kind in kinds for optimizer in optimizers
+        ):
             continue
         having = ", ".join(key.owners or ()) or "others"
         found = ", ".join(str(one) for one in (optimizers if key.table == "optimizer" else kinds))

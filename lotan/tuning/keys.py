@@ -11,9 +11,12 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
+from lotan.errors import ConfigurationError
 from lotan.nn.named_models import OWN
 from lotan.settings.optimizers import OPTIMIZERS, WEIGHT_DECAY
+from lotan.settings.regimes import MiniBatch, read_fanouts
 from lotan.settings.schedulers import EXAMPLE
+from lotan.settings.tasks import ALL, DECODERS, LINK_LOSSES, NEGATIVE_SAMPLINGS
 
 NONE = "none"  # TOML has no null: `norm = ["none", "layer_norm"]`
 
@@ -34,7 +37,7 @@ Check = Callable[[Any], Any]
 class Key:
     """One setting of a grid."""
 
-    table: str  # "model", "optimizer", or "" for the top of the file
+    table: str  # "model", "optimizer", "link", or "" for the top of the file
     name: str
     expected: str  # the possible values, in words
     check: Check
@@ -97,13 +100,29 @@ def kind_of_model(value: Any) -> Any:
     return value if callable(value) else text(value)
 
 
+def fanouts(value: Any) -> str:
+    """Return fanouts as a text such as "10,all", from a text, a list or one number, or raise a ValueError."""
+    several = value if isinstance(value, list | tuple) else [value]
+    found = ",".join(map(str, several)) or NONE
+    try:
+        MiniBatch(1, read_fanouts(found))
+    except ConfigurationError:
+        raise ValueError(value) from None
+    return found
+
+
+def count_or_all(value: Any) -> int | str:
+    """Return a whole number of at least 1, or "all", or raise a ValueError."""
+    return ALL if value == ALL else whole(value, least=1)
+
+
 def _count(name: str, table: str = "", least: int = 1, **more: Any) -> Key:
     return Key(table, name, f"a whole number of at least {least}", partial(whole, least=least), spans=int, **more)
 
 
-def _choice(name: str, choices: tuple[str, ...], **more: Any) -> Key:
+def _choice(name: str, choices: tuple[str, ...], table: str = "model", **more: Any) -> Key:
     expected, check = f"one of {', '.join(choices)}", partial(text, choices=choices)
-    return Key("model", name, expected, check, knows_none=NONE in choices, **more)
+    return Key(table, name, expected, check, knows_none=NONE in choices, **more)
 
 
 _LAYERED = ("gcn", "sage", "gin", "gat")
@@ -124,6 +143,15 @@ TOP = (
         knows_none=True,
     ),
     Key("", "clip_grad_norm", "a number of at least 0", partial(real, least=0), spans=float),
+    _count("batch_size"),
+    Key("", "fanouts", 'fanouts such as "10,10", or "none"', fanouts),
+)
+LINK = (
+    _choice("decoder", DECODERS, "link"),
+    Key("link", "negatives", "a whole number of at least 1, or all", count_or_all, spans=int),
+    _choice("loss", LINK_LOSSES, "link"),
+    _choice("negative_sampling", NEGATIVE_SAMPLINGS, "link"),
+    Key("link", "filtered", "true or false", flag),
 )
 MODEL = (
     Key("model", "kind", "gcn, sage, gin, gat, mlp or MODULE:FACTORY", kind_of_model, default="gcn"),
@@ -164,8 +192,8 @@ OPTIMIZER = (
     ),
     *_of_optimizers(),
 )
-KEYS = {key.path: key for key in (*MODEL, *OPTIMIZER, *TOP)}
-KIND, OPTIMIZER_NAME = "model.kind", "optimizer.name"
+KEYS = {key.path: key for key in (*MODEL, *OPTIMIZER, *TOP, *LINK)}
+KIND, OPTIMIZER_NAME, HIDDEN = "model.kind", "optimizer.name", "model.hidden"
 
 MEANT: Mapping[str, str] = {
     "model": "kind",
@@ -181,6 +209,10 @@ MEANT: Mapping[str, str] = {
     "seeds": "seed",
     "scheduler": "lr_scheduler",
     "clip": "clip_grad_norm",
+    "batch": "batch_size",
+    "fanout": "fanouts",
+    "num_neighbors": "fanouts",
+    "num_negatives": "negatives",
     "random_seed": "seed",
     "normalization": "norm",
     "activation": "act",

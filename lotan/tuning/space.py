@@ -29,6 +29,7 @@ class Space:
     source: str = "grid"  # the grid's name, for the texts of errors
     notes: tuple[str, ...] = ()  # remarks on the grid
     defaults: Mapping[str, Any] = field(default_factory=dict)  # values of settings without an axis, by path
+    links: bool = False  # True for a link task
 
     def with_defaults(self, **values: Any) -> Space:
         """Return the space with values for settings that the grid does not set. Values that are None are ignored.
@@ -49,7 +50,7 @@ class Space:
 
     def settle(self, values: Mapping[str, Any]) -> Settings:
         """Return a trial's settings for a value on each axis."""
-        return settled({**self.defaults, **values}, self.further)
+        return settled({**self.defaults, **values}, self.further, self.links)
 
     def combinations(self) -> tuple[list[Settings], tuple[str, ...]]:
         """Return every combination once, and remarks.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from typing import Any
 
 from lotan.settings.class_weights import weights_in_words
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 from lotan.settings.regimes import MiniBatch, Regime
+from lotan.settings.tasks import LinkPrediction
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
@@ -31,6 +33,8 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
     """
     if any(getattr(config, name) is not None for name in UNSAID) or callable(config.loss):
         return None
+    if isinstance(config.task, LinkPrediction) and not isinstance(config.task.decoder, str):
+        return None
     defaults, found = TrainerConfig(), []
     idle = ("router", "keys") if engine == "local" else ()  # settings that "auto" may have and "local" refuses
     for name in (item.name for item in fields(TrainerConfig)):
@@ -43,6 +47,8 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
             continue
         if name == "regime":
             found += _words_of_regime(value)
+        elif isinstance(value, LinkPrediction):
+            found += _words_of_task(value)
         elif name == "rgb":
             found.append("--no-rgb")
         else:
@@ -56,4 +62,25 @@ def _words_of_regime(regime: Regime | str) -> list[str]:
         return []
     fanouts = ",".join(map(str, regime.fanouts)) or "none"
     words = {"--batch-size": regime.batch_size, "--fanouts": fanouts, "--sampling-seed": regime.seed}
-    return [word for name, value in words.items() for word in (name, str(value))]
+    return [
+        *(word for name, value in words.items() for word in (name, str(value))),
+        *["--fixed-batches"] * regime.is_fixed,
+    ]
+
+
+def _words_of_task(task: LinkPrediction) -> list[str]:
+    """Return the options of a link task that differ from their defaults."""
+    own, defaults = {"loss": "link-loss", "fractions": "link-fractions", "seed": "link-seed"}, LinkPrediction()
+    found = ["--task", "link"]
+    for item in fields(LinkPrediction):
+        value: Any = getattr(task, item.name)
+        if value == getattr(defaults, item.name):
+            continue
+        found.append(f"--{own.get(item.name, item.name).replace('_', '-')}")
+        if item.name == "exclude_targets":
+            found.append("yes" if value else "no")
+        elif item.name == "fractions":
+            found.append(",".join(map(str, value)))
+        elif item.name != "filtered":
+            found.append(str(value))
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,17 @@ import torch
 from lotan.batch.members import Member
 from lotan.errors import ConfigurationError, LotanError, ModelError
 from lotan.nn.named_models import STOCK, Factory, accepted, factory_of, made
+from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer, optimizer_by_name
+from lotan.settings.regimes import MiniBatch, Regime, read_fanouts
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler
-from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key, exact
+from lotan.settings.tasks import LinkPrediction
+from lotan.tuning.keys import ABSENT, HIDDEN, KEYS, KIND, NONE, OPTIMIZER_NAME, Key, exact
 
 _OPTIONS: Mapping[str, str] = {  # the settings for which `lotan train` has options
     KIND: "--model",
-    "model.hidden": "--hidden",
+    HIDDEN: "--hidden",
     "model.layers": "--layers",
     "model.dropout": "--dropout",
     "model.heads": "--heads",
@@ -32,6 +35,13 @@ _OPTIONS: Mapping[str, str] = {  # the settings for which `lotan train` has opti
     "patience": "--patience",
     "lr_scheduler": "--lr-scheduler",
     "clip_grad_norm": "--clip-grad-norm",
+    "batch_size": "--batch-size",
+    "fanouts": "--fanouts",
+    "link.decoder": "--decoder",
+    "link.negatives": "--negatives",
+    "link.loss": "--link-loss",
+    "link.negative_sampling": "--negative-sampling",
+    "link.filtered": "--filtered",
 }
 
 
@@ -76,21 +86,58 @@ class Settings:
         given: SchedulerSetting = self.values.get("lr_scheduler", NONE)
         return None if given == NONE else given
 
-    def model(self, in_channels: int, out_channels: int) -> torch.nn.Module:
+    def regime(self, common: Regime) -> Regime:
+        """Return the regime of the trial: that of all trials, with the settings that the trial has itself.
+
+        Raises:
+            ConfigurationError: there is a batch size, and no fanouts.
+        """
+        size, drawn = self.values.get("batch_size"), self.values.get("fanouts")
+        if size is None and drawn is None:
+            return common
+        base = common if isinstance(common, MiniBatch) else None
+        if base is None and drawn is None:
+            raise ConfigurationError(
+                'the grid sets batch_size, and mini-batches need fanouts too, such as fanouts = "10,10"'
+            )
+        base = base or MiniBatch()
+        chosen = base.batch_size if size is None else size
+        return MiniBatch(chosen, base.fanouts if drawn is None else read_fanouts(drawn), base.seed, base.order)
+
+    def link_task(self, common: LinkPrediction | None) -> LinkPrediction | None:
+        """Return the link task of the trial: that of all trials, with the settings that the trial has itself.
+
+        Raises:
+            ConfigurationError: the trial has settings of a link task, and the task is another one.
+        """
+        own = {path.partition(".")[2]: value for path, value in self.items if path.startswith("link.")}
+        if own and common is None:
+            raise ConfigurationError(
+                f'the grid sets link.{next(iter(own))}, and the task predicts labels; give task="link" (--task link)'
+            )
+        return replace(common, **own) if common is not None else None
+
+    def model(self, in_channels: int, out_channels: int | None) -> torch.nn.Module:
         """Return the model, with its weights drawn as `lotan train` draws them.
+
+        Args:
+            in_channels: width of the features.
+            out_channels: number of outputs; None: as many as hidden channels, for links.
 
         Raises:
             ConfigurationError, ModelError: the model refuses a setting. The error names the trial's settings.
         """
         kind = self.values[KIND]
+        out_channels = self.values[HIDDEN] if out_channels is None else out_channels
         arguments = {"in_channels": in_channels, "out_channels": out_channels, **self._arguments()}
         try:
             return made(factory(kind), arguments, self.values["seed"], f"model.kind {_named(kind)}")
         except (ConfigurationError, ModelError) as error:
             raise type(error)(f"{error} (in the model with {self.words()})") from error
 
-    def member(self, in_channels: int, out_channels: int, name: str) -> Member:
-        """Return the trial's member of a batch of models."""
+    def member(self, in_channels: int, out_channels: int | None, name: str, common: TrainerConfig) -> Member:
+        """Return the trial's member of a batch of models, all of which have common settings."""
+        task = common.task if isinstance(common.task, LinkPrediction) else None
         return Member(
             self.model(in_channels, out_channels),
             self.optimizer,
@@ -100,6 +147,8 @@ class Settings:
             epochs=self.values["epochs"],
             patience=self.values.get("patience"),
             name=name,
+            regime=self.regime(common.regime),
+            task=self.link_task(task),
         )
 
     def words(self, paths: Iterable[str] | None = None) -> str:
@@ -111,7 +160,9 @@ class Settings:
         """Return the settings as options of `lotan train`, or None if a setting has no option."""
         if any(path not in _OPTIONS or callable(value) for path, value in self.items):
             return None
-        return [word for path, value in self.items for word in (_OPTIONS[path], str(value))]
+        flags = [_OPTIONS[path] for path, value in self.items if value is True]
+        valued = [(path, value) for path, value in self.items if not isinstance(value, bool)]
+        return [*(word for path, value in valued for word in (_OPTIONS[path], str(value))), *flags]
 
     def _arguments(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -126,12 +177,13 @@ class Settings:
         return found
 
 
-def settled(values: Mapping[str, Any], further: Mapping[str, Key]) -> Settings:
+def settled(values: Mapping[str, Any], further: Mapping[str, Key], links: bool = False) -> Settings:
     """Return a trial's settings, with defaults and without settings that its model or optimizer does not have.
 
     Args:
         values: values by path, which were checked.
         further: keys of the parameters of users' own factories, by path.
+        links: True for a link task, for which hidden channels are the width of the output of every model.
     """
     kind, optimizer = values.get(KIND, "gcn"), values.get(OPTIMIZER_NAME, "adam")
     found = []
@@ -139,7 +191,8 @@ def settled(values: Mapping[str, Any], further: Mapping[str, Key]) -> Settings:
         value = values.get(path, key.default)
         # None is a stock model's own default, and there is no scheduler by default
         as_by_default = key.knows_none and value == NONE and (kind in STOCK or not key.table)
-        if value is not ABSENT and not as_by_default and plays_a_part(key, kind, optimizer):
+        has_it = plays_a_part(key, kind, optimizer) or (links and path == HIDDEN)
+        if value is not ABSENT and not as_by_default and has_it:
             found.append((path, value))
     return Settings(tuple(found))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,11 +17,12 @@ from lotan.engines.opening import check_engine, placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
+from lotan.links.examples import link_graph
 from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import one_output
 from lotan.settings.metric_names import LOWER_IS_BETTER
-from lotan.settings.tasks import label_task
+from lotan.settings.tasks import LinkPrediction, as_link_task, label_task
 from lotan.training.early_stopping import make_stopping
 from lotan.tuning.config import TuneConfig, make_configs
 from lotan.tuning.grid_file import read_grid
@@ -43,10 +44,11 @@ AT_ONCE = 8  # default number of trials that Optuna is asked for at a time
 def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> Tuned:
     """Train the models of a grid on one graph, over shared passes, and compare them.
 
-    Each model is equal, bit for bit, to the one that `lotan train` makes with the same settings.
+    Each model is equal, bit for bit, to the one that `lotan train` makes with the same settings. With
+    `task=lotan.LinkPrediction(...)` models learn links, and are compared by the mean reciprocal rank.
 
     Args:
-        graph: the graph to train on, which needs validation vertices.
+        graph: the graph to train on, which needs validation vertices, or links of validation.
         grid: the path of a grid file, or a dictionary with the content of one. docs/reference/grid-file.md explains its form.
         options: the fields of `lotan.tuning.TuneConfig`, and those of `lotan.TrainerConfig` that belong to no single
             model, such as `engine`, `monitor` and `checkpoint_dir`.
@@ -61,26 +63,55 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
     """
     require_kind("tune", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
     config, common, shared = make_configs(options)
-    space = read_grid(grid).with_defaults(seed=config.seed, epochs=config.epochs, patience=config.patience)
+    space = read_grid(grid, as_link_task(common.task) is not None).with_defaults(
+        seed=config.seed, epochs=config.epochs, patience=config.patience
+    )
     trials, notes = _trials(space, config)
     if config.search == "optuna":
         require_optuna()
     if config.search == "halving" and common.eval_every == 0:
         raise ConfigurationError("search 'halving' compares models as they train; set eval_every to 1 or more")
-    task = label_task(common.task)
     check_engine(common, graph)
-    with placed(graph, common, _needs(space, trials, graph, common)) as found:
-        found = found.for_task(task)
-        monitor = _monitor(found, common)
-        labels = found.labels
-        outputs = 1 if one_output(common.loss, task or labels.task, labels.outputs) else labels.outputs
-        widths = found.statistics.width, outputs
+    with ExitStack() as stack:
+        found, monitor, widths = _ready(graph, common, lambda: _needs(space, trials, graph, common), stack)
         for settings in dict.fromkeys([*trials, *space.samples()]):
-            settings.model(*widths)  # a setting that a model refuses raises an error before any model is trained
+            settings.member(*widths, name="", common=common)  # what is refused is an error before any model is trained
         tuning = _Tuning(found, widths, config, shared, common, monitor, _paths(space, trials))
         tuned = tuning.run(_search(space, trials, config, common), (*space.notes, *notes))
     # the tables that Spark opened are closed by now, so the run is given the user's own graph
     return tuned if tuned.best_run is None else replace(tuned, best_run=replace(tuned.best_run, graph=graph))
+
+
+def _ready(
+    graph: Graph, common: TrainerConfig, needs: Callable[[], Footprint | None], stack: ExitStack
+) -> tuple[Graph, str, tuple[int, int | None]]:
+    """Return the graph where the engine reads it, the metric to compare models by, and the widths of features and outputs.
+
+    Models of a link task have as many outputs as hidden channels, which None stands for.
+    """
+    if isinstance(common.task, LinkPrediction):
+        found = graph.with_links()
+        return found, _monitor_of_links(found, common, common.task), (found.statistics.width, None)
+    task = label_task(common.task)
+    found = stack.enter_context(placed(graph, common, needs())).for_task(task)
+    monitor, labels = _monitor(found, common), found.labels
+    outputs = 1 if one_output(common.loss, task or labels.task, labels.outputs) else labels.outputs
+    return found, monitor, (found.statistics.width, outputs)
+
+
+def _monitor_of_links(graph: Graph, common: TrainerConfig, task: LinkPrediction) -> str:
+    """Return the name of the metric by which models of links are compared.
+
+    Raises:
+        GraphError: no link is of validation, or the links cannot be read.
+        ConfigurationError: there is no metric of the name that the user gave.
+    """
+    links = link_graph(graph, task).links.of("val")
+    if not len(links):
+        raise GraphError(
+            "edges.split: no link is of split 'val', and models are compared by those; set it for some, or give fractions"
+        )
+    return make_stopping(common.monitor, None, "link", len(links)).monitor
 
 
 def _trials(space: Space, config: TuneConfig) -> tuple[list[Settings], tuple[str, ...]]:
@@ -144,7 +175,7 @@ class _Tuning:
     """One search, from its first round to its result."""
 
     graph: Graph
-    widths: tuple[int, int]  # widths of the features and of a model's output
+    widths: tuple[int, int | None]  # widths of the features and of a model's output; None: its hidden channels
     config: TuneConfig
     shared: Mapping[str, Any]  # the settings that models share, as a ModelBatch takes them
     common: TrainerConfig  # the same settings, with defaults
@@ -179,7 +210,7 @@ class _Tuning:
         members = []
         for settings in one.new:
             name = settings.words(self.paths) or f"model {len(self.trials)}"
-            members.append(settings.member(*self.widths, name=name))
+            members.append(settings.member(*self.widths, name=name, common=self.common))
             shown.add(name, members[-1].epochs)
             self.trials.append(settings)
         return members

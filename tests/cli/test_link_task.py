@@ -6,12 +6,14 @@ import argparse
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lotan.cli import main, train
 from lotan.cli.options import task_of
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
+from lotan.results.trained_model import load
 from lotan.settings.tasks import LinkPrediction
 
 LINES = {"train": ["a\tlikes\tb", "b\tlikes\tc", "c\tknows\ta", "d\tknows\ta", "d\tlikes\tb"],
@@ -69,3 +71,47 @@ def test_triples_are_read_with_their_splits_and_broken_lines_named(triples: Path
     (triples / "valid.txt").unlink()
     with pytest.raises(GraphError, match="cannot be read"):
         Graph.read(triples)
+
+
+def test_a_saved_model_scores_files_of_pairs_and_ranks(triples: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("lotan.results.link_files.PIECE", 2)  # the file is read in several pieces
+    model, out = str(triples / "model"), str(triples / "out.parquet")
+    words = [
+        "--graph",
+        str(triples),
+        "--task",
+        "link",
+        "--decoder",
+        "distmult",
+        "--negatives",
+        "3",
+        "--batch-size",
+        "2",
+    ]
+    words += ["--model", "lotan.nn:LearnedRows", "--hidden", "4", "--fanouts", "none", "--epochs", "2"]
+    assert main(["explain", *words]) == 0
+    assert "ScorePairs" in capsys.readouterr().out
+    assert main(["train", *words, "--weight-decay", "0", "--save", model, "--quiet"]) == 0
+    pairs = pd.DataFrame({"src": list("abcda"), "dst": list("bcdac"), "relation": ["likes"] * 5, "note": range(5)})
+    pairs.to_csv(triples / "pairs.csv", index=False)
+    predict = ["predict", "--graph", str(triples), "--model-dir", model, "--out", out]
+    assert main([*predict, "--pairs", str(triples / "pairs.csv")]) == 0
+    trained, graph = load(model), Graph.read(triples)
+    found, given = pd.read_parquet(out), pairs.drop(columns="note")
+    pd.testing.assert_frame_equal(found[["src", "dst", "relation", "note"]], pairs)
+    assert found["score"].tolist() == trained.predict_links(graph, given)["score"].tolist()
+    queries = given.drop(columns="dst")
+    queries.to_parquet(triples / "queries.parquet")
+    ranks = [*predict, "--pairs", str(triples / "queries.parquet"), "--rank", "2"]
+    for more, known in (([], False), (["--exclude-known"], True)):
+        assert main([*ranks, *more]) == 0
+        pd.testing.assert_frame_equal(pd.read_parquet(out), trained.rank(graph, queries, 2, exclude_known=known))
+    for words, error in (
+        ([], "was trained on links: give the pairs to score by --pairs"),
+        (["--pairs", str(triples / "none.csv")], "none.csv: there is no such file"),
+        (["--pairs", str(triples / "queries.parquet")], "pairs: there is no column 'dst'"),
+        (["--pairs", str(triples / "pairs.csv"), "--exclude-known"], "give --rank K too"),
+    ):
+        capsys.readouterr()
+        assert main([*predict, *words]) == 2
+        assert error in capsys.readouterr().err

@@ -13,13 +13,12 @@ import torch_geometric.nn as pyg
 
 import lotan
 from lotan.batches.examples import batches_of_epoch
-from lotan.batches.links import FULL_BATCH_LINKS
 from lotan.batches.sampler import Sampler
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph.row_keys import edge_keys
 from lotan.links.decoders import PREFIX, make_decoder
 from lotan.links.examples import link_graph
-from lotan.links.pairs import Negatives
+from lotan.links.pairs import FULL_BATCH_LINKS, Negatives
 from lotan.stages.randomness import Randomness
 from lotan.training.checkpoint import CheckpointError
 from tests.links.graphs import WIDTH, columns, graph
@@ -362,15 +361,3 @@ WRONG = {"decoder": "rescal", "negatives": 0, "loss": "hinge", "negative_samplin
 def test_arguments_of_the_task_are_checked(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"LinkPrediction got {name}="):
         lotan.LinkPrediction(**{name: WRONG[name]})
-
-
-def test_models_that_train_together_have_labels() -> None:
-    member = lotan.Member(encoder(), lotan.Adam(lr=0.01))
-    together = "models train together on labels of vertices alone"
-    with (
-        pytest.raises(ConfigurationError, match=together),
-        lotan.ModelBatch(graph(0), [member], task="link", progress=False) as batch,
-    ):
-        batch.train()
-    with pytest.raises(ConfigurationError, match=together):
-        lotan.tune(graph(0), {"model": {"hidden": [4, 8]}}, task="link")
