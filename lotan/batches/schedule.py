@@ -10,16 +10,21 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+from lotan.batches.draws import Positions
 from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader
-from lotan.batches.sampler import Positions, Sample, Sampler
+from lotan.batches.sampler import Sample, Sampler
+from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph import Graph
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
-from lotan.stages.randomness import Randomness
+from lotan.stages.draws import Randomness
 from planner.physical import Plan
 from planner.regime import hops_of_plan
+
+PassOf = Callable[[int], Pass]
+"""A function from the number of a mini-batch in its epoch to its pass."""
 
 
 @dataclass
@@ -83,6 +88,20 @@ class Batches:
         """
         for number in range(epoch * self.count, (epoch + 1) * self.count):
             yield self._take(number)
+
+    def outcomes(self, epoch: int, a_pass: PassOf) -> Iterator[Outcome]:
+        """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
+
+        Args:
+            epoch: The epoch.
+            a_pass: A function from the number of a batch to its pass, with the parameters of that moment.
+
+        Raises:
+            Exception: The preparation of a batch raised it.
+        """
+        for number, graph in enumerate(self.of_epoch(epoch)):
+            self.engine.turn_to(graph)
+            yield run(self.engine, self.plan, self.plan.train, a_pass(number))
 
     def close(self) -> None:
         """Stop the preparation and free all batches. This may be called twice."""

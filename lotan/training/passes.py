@@ -54,9 +54,7 @@ class Passes:
             return
         epoch, batches = self.learners[0].state.epoch + 1, self.batches
         loss = next(stage.loss for stage in batches.plan.stages if stage.loss is not None)
-        for number, graph in enumerate(batches.of_epoch(epoch)):
-            batches.engine.turn_to(graph)
-            outcome = run(batches.engine, batches.plan, batches.plan.train, self._pass(epoch, number))
+        for outcome in batches.outcomes(epoch, lambda number: self._pass(epoch, number)):
             yield [mean_of_batch(each, loss) for each in self._outcomes(outcome)]
 
     def _train_on_all(self) -> Sequence[Outcome]:

@@ -250,7 +250,7 @@ def test_each_batch_of_each_epoch_draws_its_own_dropout(monkeypatch) -> None:
             seen.append(a_pass.randomness.operator("layer"))
         return run(engine, plan, steps, a_pass, **more)
 
-    monkeypatch.setattr("lotan.training.passes.run", watched)
+    monkeypatch.setattr("lotan.batches.schedule.run", watched)
     fit(lotan.nn.GraphSAGE(WIDTH, 8, 2, OUT, dropout=0.5), drawn.graph, lotan.MiniBatch(4, (2, 2)))
     examples = len(examples_of(drawn.graph.arrays()))
     assert len(seen) == len(set(seen)) == 2 * -(-examples // 4)
