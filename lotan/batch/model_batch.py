@@ -21,8 +21,10 @@ from lotan.arguments import require_kind
 from lotan.batch.members import Member, MemberState, check_own, folder_of
 from lotan.batch.plan import divide, plan_batch, plan_mini_batch
 from lotan.batch.report import batch_report, plan_data, plan_lines
-from lotan.batches.schedule import Batches
+from lotan.batches.opening import open_batches
+from lotan.batches.schedule import TrainingBatches
 from lotan.borders import PlanError, spark_translated
+from lotan.engines.base import Engine
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
 from lotan.graph import Graph
@@ -32,7 +34,6 @@ from lotan.results.run import Run
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
 from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.named_calls import words_of
-from lotan.settings.regimes import MiniBatch
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
@@ -89,7 +90,7 @@ class ModelBatch:
         self._jobs: dict[int, Job] = {}
         self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
         # mini-batches, with the members that train on them
-        self._sampled: tuple[tuple[int, ...], Batches] | None = None
+        self._sampled: tuple[tuple[int, ...], TrainingBatches] | None = None
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
@@ -313,18 +314,18 @@ class ModelBatch:
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
         batch = self._planned(together)
         engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
-        return BatchPasses(engine, batch, learners, self._mini_batches(together))
+        return BatchPasses(engine, batch, learners, self._mini_batches(engine, together))
 
-    def _mini_batches(self, together: Sequence[int]) -> Batches | None:
+    def _mini_batches(self, engine: Engine, together: Sequence[int]) -> TrainingBatches | None:
         """Return the mini-batches of the members that train together, or None if they train on the whole graph."""
-        members, regime, first = tuple(together), self.config.regime, self._jobs[together[0]]
-        if not isinstance(regime, MiniBatch):
+        members, first = tuple(together), self._jobs[together[0]]
+        if first.batch is None:
             return None
         if self._sampled is None or self._sampled[0] != members:
             self._close_sampled()
             epochs = max(self._members[number].epochs for number in members)
             plan = self._training_plan(members).plan
-            self._sampled = members, Batches(first.graph, plan, regime, epochs, self.config.chunk_rows)
+            self._sampled = members, open_batches(engine, first.graph, plan, self.config, epochs)
         return self._sampled[1]
 
     def _close_sampled(self) -> None:

@@ -7,9 +7,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lotan.stages.draws import Randomness, random_words
+from lotan.stages.draws import Randomness, random_words, words_from
 
 Positions = NDArray[np.int64]
+States = Randomness | NDArray[np.uint64]
 
 ORDER = "order of examples"
 """The name of the draws that put the examples of an epoch in order."""
@@ -31,7 +32,12 @@ def order_words(keys: Positions, of: Randomness) -> NDArray[np.uint32]:
     return random_words(of, ORDER, keys, 2)
 
 
-def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> Positions:
+def state_of(batch: Randomness) -> int:
+    """Return the state from which the vertices of a batch draw their edges."""
+    return batch.operator(DRAWS)
+
+
+def choose(degrees: Positions, count: int, keys: Positions, of: States) -> Positions:
     """Choose `count` of the first `degree` numbers for each vertex, without replacement. All choices are equally likely.
 
     The draws of a vertex depend on its row key, the seed, the epoch and the batch alone. Source: R. Floyd, in Bentley and
@@ -44,14 +50,15 @@ def choose(degrees: Positions, count: int, keys: Positions, of: Randomness) -> P
         degrees: The numbers to choose from, each more than `count`. [vertices]
         count: How many to choose.
         keys: The row keys of the vertices. [vertices]
-        of: The seed, the epoch and the batch.
+        of: The seed, the epoch and the batch; or the state of each vertex's draws, of `state_of`. uint64 [vertices]
 
     Returns:
         The numbers, ascending for each vertex. int64 [vertices, count].
     """
     found = np.empty((len(degrees), count), dtype=np.int64)
+    states = np.broadcast_to(np.uint64(state_of(of)) if isinstance(of, Randomness) else of, len(degrees))
     for start, end in pairwise([*range(0, len(degrees), BLOCK_ROWS), len(degrees)]):
-        words = random_words(of, DRAWS, keys[start:end], count)
+        words = words_from(states[start:end], keys[start:end], count)
         # [count, block]: a draw of all vertices is one run of memory
         words = np.ascontiguousarray(words.T, dtype=np.uint64)
         last = degrees[start:end] - count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,11 +61,18 @@ class BatchLoader:
     def _sampled(self, sample: Sample) -> GraphArrays:
         """Return the edges of a sample."""
         arrays = self._arrays
-        columns = (
-            None if column is None else column[sample.edges]
-            for column in (arrays.weight, arrays.edge_attr, arrays.edge_type)
+
+        def of_edges(column: np.ndarray | None) -> np.ndarray | None:
+            return None if column is None else column[sample.edges]
+
+        return sampled_edges(
+            sample.rows,
+            sample.src,
+            sample.dst,
+            weight=of_edges(arrays.weight),
+            edge_attr=of_edges(arrays.edge_attr),
+            edge_type=of_edges(arrays.edge_type),
         )
-        return sampled_edges(sample.rows, sample.src, sample.dst, *columns)
 
 
 def _static(graph: Graph, plan: Plan) -> Mapping[str, Tensor]:

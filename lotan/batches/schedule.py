@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import torch
 
@@ -29,14 +30,36 @@ PassOf = Callable[[int], Pass]
 
 @dataclass
 class Prepared:
-    """The batches that were prepared so far, their sizes, and the seconds that they took."""
+    """The batches that were prepared so far, their sizes, and the seconds that they took.
+
+    On blocks, all batches of an epoch are drawn before the first of them trains. The seconds of drawing are those until it
+    has, and the computation is that of the workers.
+    """
 
     batches: int = 0
     vertices: int = 0
     edges: int = 0
     sample_seconds: float = 0.0  # drawing edges
     load_seconds: float = 0.0  # copying rows and making matrices
-    wait_seconds: float = 0.0  # the computation waited for a batch
+    wait_seconds: float = 0.0  # the computation waited for a batch; on blocks, the driver for its result
+
+
+class TrainingBatches(Protocol):
+    """The mini-batches of a run, as training passes use them."""
+
+    plan: Plan
+
+    def outcomes(self, epoch: int, a_pass: PassOf) -> Iterator[Outcome]:
+        """Train on the batches of an epoch in order, and yield the result of each, see `Batches.outcomes`."""
+
+    def figures(self) -> dict[str, float]:
+        """Return what was prepared and what it took, as plain data for the report."""
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Return the bytes that batches have moved, by the report's keys."""
+
+    def close(self) -> None:
+        """Stop the preparation and free all batches. This may be called twice."""
 
 
 class Batches:
@@ -114,6 +137,10 @@ class Batches:
     def figures(self) -> dict[str, float]:
         """Return what was prepared and what it took, as plain data for the report."""
         return asdict(self.prepared)
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Return nothing: batches are in this process."""
+        return {}
 
     def _take(self, number: int) -> LoadedGraph:
         """Return a batch, and have those after it prepared meanwhile."""

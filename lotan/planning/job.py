@@ -123,10 +123,12 @@ class Job:
         limit = MemoryLimit.of(config)
         found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
         if self.batch is not None:
-            of_batch = limit.needs(self.traits, self.batch.plan, self.batch.statistics, partitions)
+            # a worker runs a batch as the local engine does
+            of_batch = limit.needs(ENGINES["local"], self.batch.plan, self.batch.statistics, partitions)
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
-            found = replace(found, peak=found.peak + held, least=whole, in_memory=whole)
+            in_memory = whole if self.traits.in_process else found.in_memory
+            found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory)
         return replace(found, partitions=self.partitions)
 
 
@@ -255,6 +257,10 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     loss = replace(job.loss, normalizer=job.loss.normalizer * share)
     statistics = statistics_of_batch(job.statistics, sampling)
     options = job.planned.options
+    if not job.traits.in_process:
+        # a worker runs a batch as the local engine does, and has no column that was computed once for all batches
+        local = priced(ENGINES["local"], config, cost_cache.load(), None)
+        options = replace(options, pricing=local, disabled=(*options.disabled, "hoist_invariant"))
     task = config.task
     if isinstance(task, LinkPrediction) and excludes_targets(task):
         # a sum that is computed once goes over all edges, and so over the links that the batch is asked about

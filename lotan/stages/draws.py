@@ -72,10 +72,16 @@ def _mix_array(state: Hashes, other: Hashes) -> Hashes:
     return np.bitwise_xor(state, other, out=state)
 
 
-def blocks(state: int, row_keys: RowKeys, columns: int) -> Iterator[tuple[slice, Draws]]:
-    """Yield blocks of rows with their draws, uint16 [rows, columns]. A block is valid until the next one."""
+def blocks(state: int | Hashes, row_keys: RowKeys, columns: int) -> Iterator[tuple[slice, Draws]]:
+    """Yield blocks of rows with their draws, uint16 [rows, columns]. A block is valid until the next one.
+
+    Args:
+        state: The state of the operator, see `Randomness.operator`, or a state for each row, uint64 [rows].
+        row_keys: The keys of the rows, int64 [rows].
+        columns: The number of draws of a row.
+    """
     words = -(-columns // _DRAWS)
-    rows = np.ascontiguousarray(row_keys).view(np.uint64) ^ np.uint64(state)
+    rows = np.ascontiguousarray(row_keys).view(np.uint64) ^ np.asarray(state, dtype=np.uint64)
     rows = _mix_array(rows, np.empty_like(rows))[:, None]  # uint64 [rows, 1]
     steps = np.arange(1, words + 1, dtype=np.uint64) * np.uint64(_GAMMA)  # uint64 [words]
     size = max(1, min(_BLOCK // max(1, words), len(rows)))
@@ -96,13 +102,22 @@ def _sixteen_bits(hashes: Hashes) -> Draws:
 
 def draws(randomness: Randomness, key: int | str, row_keys: RowKeys, columns: int) -> Draws:
     """Return uniform 16-bit numbers, uint16 [rows, columns]."""
-    found = np.empty((len(row_keys), columns), dtype=np.uint16)
-    for rows, drawn in blocks(randomness.operator(key), row_keys, columns):
-        found[rows] = drawn
-    return found
+    return _draws(randomness.operator(key), row_keys, columns)
 
 
 def random_words(randomness: Randomness, key: int | str, row_keys: RowKeys, columns: int) -> NDArray[np.uint32]:
     """Return uniform 32-bit numbers, uint32 [rows, columns]."""
-    halves = draws(randomness, key, row_keys, 2 * columns).astype(np.uint32)
+    return words_from(randomness.operator(key), row_keys, columns)
+
+
+def words_from(state: int | Hashes, row_keys: RowKeys, columns: int) -> NDArray[np.uint32]:
+    """Return uniform 32-bit numbers, uint32 [rows, columns]; `state` is as for `blocks`."""
+    halves = _draws(state, row_keys, 2 * columns).astype(np.uint32)
     return (halves[:, 0::2] << np.uint32(16)) | halves[:, 1::2]
+
+
+def _draws(state: int | Hashes, row_keys: RowKeys, columns: int) -> Draws:
+    found = np.empty((len(row_keys), columns), dtype=np.uint16)
+    for rows, drawn in blocks(state, row_keys, columns):
+        found[rows] = drawn
+    return found

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 
-from lotan.batches.schedule import Batches
+from lotan.batches.schedule import TrainingBatches
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
 from lotan.training.learner import Learner
@@ -37,7 +37,7 @@ class Passes:
         plan: Plan,
         learners: Sequence[Learner],
         moved: Mapping[str, int] | None = None,
-        batches: Batches | None = None,
+        batches: TrainingBatches | None = None,
     ) -> None:
         self._engine, self.plan, self.learners, self._moved = engine, plan, learners, moved or {}
         self.batches = batches
@@ -79,7 +79,14 @@ class Passes:
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""
-        return {name: count - self._moved.get(name, 0) for name, count in self._engine.bytes_moved().items()}
+        of_batches = {} if self.batches is None else self.batches.bytes_moved()
+        moved = self._engine.bytes_moved().items()
+        return {name: count - self._moved.get(name, 0) + of_batches.get(name, 0) for name, count in moved}
+
+    def close(self) -> None:
+        """Free the mini-batches, before the engine is closed. This may be called twice."""
+        if self.batches is not None:
+            self.batches.close()
 
     def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
         return self.plan.training(bool(owing))
@@ -117,7 +124,7 @@ class BatchPasses(Passes):
     """
 
     def __init__(
-        self, engine: Engine, batch: Batch, learners: Sequence[Learner], batches: Batches | None = None
+        self, engine: Engine, batch: Batch, learners: Sequence[Learner], batches: TrainingBatches | None = None
     ) -> None:
         super().__init__(engine, batch.plan, learners, batches=batches)
         self._batch = batch

@@ -71,7 +71,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     weighted = graph.statistics.weighted
     columns = {column.name: column for column in plan.static_columns}
     given = [name for name in columns if edges_of_column(name) is None]
-    table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
+    table = vertices.select("id", *(plain(vertices, name, plan).alias(name) for name in given))
     with ExitStack() as undo:
         data, of_edges = _edge_data(edges, plan)
         known = graph.statistics.edge_data
@@ -146,7 +146,7 @@ def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
     return found
 
 
-def _plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
+def plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
     """Return a column without nulls: -1 stands for no class, NaN for no target."""
     if name == "label" and isinstance(vertices.schema[name].dataType, T.ArrayType):
         return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), _outputs(plan)))
