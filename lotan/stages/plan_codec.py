@@ -71,7 +71,7 @@ def encode_plan(plan: Plan) -> Plain:
 def _encode_step(step: Step) -> Plain:
     if type(step) not in STEPS:
         raise StageError(f"a mini-batch has the step {step.label}, which no worker runs: train it on engine local")
-    return {"kind": type(step).__name__, **_encode(step)}
+    return {"step": type(step).__name__, "fields": _encode(step)}
 
 
 def _encode(value: Any) -> Any:
@@ -108,8 +108,8 @@ def decode_plan(data: Any) -> Plan:
 
 def _decode_step(data: Any) -> Step:
     read = Reader(data, "step")
-    kind = _BY_NAME[one_of(read.field("kind"), tuple(_BY_NAME), "the kind of a step")]
-    return cast(Step, _decode_dataclass(kind, {name: value for name, value in data.items() if name != "kind"}))
+    kind = _BY_NAME[one_of(read.field("step"), tuple(_BY_NAME), "the kind of a step")]
+    return cast(Step, _decode_dataclass(kind, read.field("fields")))
 
 
 def _decode_dataclass(kind: type, data: Any) -> Any:

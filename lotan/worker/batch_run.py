@@ -53,7 +53,7 @@ class BatchRun:
             StageError: If a tensor is missing, or if the tensors do not fit together.
         """
         engine, plan = LocalEngine(self._chunk_rows), self._plan
-        given, edges = self._given(tensors), self._edges(tensors)
+        edges, given = self._edges(tensors), self._given(tensors)
         a_pass = Pass(of.epoch, parameters, of.seed, of.seeds, of.batch)
         with closing(engine):
             engine.turn_to(load_batch(edges, plan, self._chunk_rows, given))
