@@ -221,7 +221,7 @@ class _Sending:
         self._waiting: dict[int, Future[tuple[int, int]]] = {}
         with active_session_kept(engine.session):
             placed = Placement(count).place(frames.rows(), "batch")
-            self._tasks = placed.mapInArrow(task, SendTask.SCHEMA).rdd
+            self._tasks = placed.mapInArrow(task, task.SCHEMA).rdd
 
     def __str__(self) -> str:
         return self._said
