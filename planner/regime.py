@@ -40,6 +40,7 @@ class Sampling:
     fanouts: tuple[Fanout, ...]  # by level: the first is for the targets, the last for the vertices farthest from them
     examples: int  # examples of an epoch: the training vertices that have labels, or the training links
     targets: int | None = None  # the vertices of a batch that are no neighbours alone; None: its examples are vertices
+    drawing_seconds: float = 0.0  # the estimated seconds of an epoch in which steps wait for draws and transport
 
     @property
     def batches(self) -> int:

@@ -30,6 +30,7 @@ from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
+from lotan.planning.drawing import drawing_seconds
 from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
 from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
@@ -95,7 +96,8 @@ class Job:
         sampling = self.planned.options.sampling
         if self.batch is None or sampling is None:
             return self.planned.seconds
-        return sampling.batches * self.batch.seconds + self.planned.seconds
+        drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
+        return sampling.batches * self.batch.seconds + drawing + self.planned.seconds
 
     @property
     def validation(self) -> int:
@@ -243,7 +245,12 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
         check_fits(limit, job.engine.name, {job.engine.name: needs})
     said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
     assert job.batch is not None  # it was made above
-    return replace(job, planned=job.planned.described(**said), batch=job.batch.described(**said))
+    planned = job.planned.described(**said)
+    if not job.traits.in_process:
+        said["engine_reason"] = (
+            f"in workers, to which Spark sends whole batches; engine {job.engine.name}: {job.engine.reason}"
+        )
+    return replace(job, planned=planned, batch=job.batch.described(**said))
 
 
 @translated()
@@ -259,8 +266,10 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     options = job.planned.options
     if not job.traits.in_process:
         # a worker runs a batch as the local engine does, and has no column that was computed once for all batches
-        local = priced(ENGINES["local"], config, cost_cache.load(), None)
-        options = replace(options, pricing=local, disabled=(*options.disabled, "hoist_invariant"))
+        known = cost_cache.load()
+        local = priced(ENGINES["local"], config, known)
+        drawn = replace(sampling, drawing_seconds=drawing_seconds(sampling, statistics, config, known))
+        options = replace(options, pricing=local, sampling=drawn, disabled=(*options.disabled, "hoist_invariant"))
     task = config.task
     if isinstance(task, LinkPrediction) and excludes_targets(task):
         # a sum that is computed once goes over all edges, and so over the links that the batch is asked about
