@@ -26,7 +26,7 @@ from lotan.borders import translated
 from lotan.engines.action import force, free_java_objects
 from lotan.engines.base import PASS_ATTEMPTS, Outcome, Pass
 from lotan.engines.blocks.engine import BlocksEngine
-from lotan.engines.blocks.load import plain
+from lotan.engines.blocks.load import outputs_of, plain
 from lotan.engines.commits import gradients_of, offered
 from lotan.engines.local.batch_graph import follows_from_sample
 from lotan.engines.rows.placement import Placement, active_session_kept, brought_over, open_session
@@ -102,7 +102,9 @@ class SparkBatches:
         with active_session_kept(engine.session):
             session = open_session(engine.session, engine.partitions, ARROW_ROWS)
             tables = graph.frames(session)
-            self._sent = [_sent(number, one, tables[0]) for number, one in enumerate(_columns(self.plan))]
+            self._sent = [
+                _sent(number, one, tables[0], outputs_of(self.plan)) for number, one in enumerate(_columns(self.plan))
+            ]
             of_edges = [one for one in self._sent if edges_of_column(one.name) is not None]
             others = [engine.read(engine.static(one.name)).withColumnRenamed("values", one.field) for one in of_edges]
             with brought_over(session, [*tables, *others]) as (vertices, edges, *further):
@@ -218,6 +220,7 @@ class _Sending:
     ) -> None:
         self._engine, self._frames, self._task, self._count, self._said = engine, frames, task, count, said
         self._threads, self._ahead, self._tag = threads, ahead, f"lotan-batches-{uuid4().hex}"
+        self._over = False
         self._waiting: dict[int, Future[tuple[int, int]]] = {}
         with active_session_kept(engine.session):
             placed = Placement(count).place(frames.rows(), "batch")
@@ -247,6 +250,8 @@ class _Sending:
         found: list[Row] = []
 
         def run() -> None:
+            if self._over:
+                raise EngineError(f"{self}: batch {batch + 1} is not sent, because the epoch has ended early")
             found[:] = context.runJob(self._tasks, list, [batch])
 
         context.addJobTag(self._tag)
@@ -259,6 +264,7 @@ class _Sending:
 
     def close(self) -> None:
         """Cancel what is under way, and free what the batches were drawn of. This may be called twice."""
+        self._over = True
         for future in self._waiting.values():
             future.cancel()
         if self._waiting:
@@ -279,10 +285,17 @@ def _columns(plan: Plan) -> list[PlanColumn]:
     ]
 
 
-def _sent(number: int, column: PlanColumn, vertices: DataFrame) -> Sent:
-    """Return how a column travels: labels as in `lotan.graph.GraphArrays`, and what follows from edges as plain numbers."""
+def _sent(number: int, column: PlanColumn, vertices: DataFrame, outputs: int) -> Sent:
+    """Return how a column travels: labels as in `lotan.graph.GraphArrays`, and what follows from edges as plain numbers.
+
+    Args:
+        number: The number of the column among those that are sent.
+        column: The column.
+        vertices: The table of vertices, whose labels are classes or arrays.
+        outputs: The width of labels that are arrays.
+    """
     field = f"c{number}"
     if column.name == "label":
         several = isinstance(vertices.schema["label"].dataType, ArrayType)
-        return Sent("label", field, "float32", column.width, absent=nan) if several else Sent("label", field, "int64")
+        return Sent("label", field, "float32", outputs, absent=nan) if several else Sent("label", field, "int64")
     return Sent(column.name, field, "float32", column.width, flat=edges_of_column(column.name) is not None)

@@ -74,7 +74,8 @@ def assert_equal_local(run: Run, local: Run) -> None:
     assert run.metrics["test"]["loss"] == pytest.approx(local.metrics["test"]["loss"], rel=1e-5)
     for name, weights in run.model.weights.items():
         torch.testing.assert_close(weights, local.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
-    for size in ("batches", "vertices", "edges"):  # the same samples
+    once = run.config.regime.fanouts == ("all", "all")  # local computes the first sums once, and draws a hop less
+    for size in ("batches",) if once else ("batches", "vertices", "edges"):  # the same samples
         assert run.report["mini_batches"][size] == local.report["mini_batches"][size]
 
 

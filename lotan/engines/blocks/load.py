@@ -149,16 +149,17 @@ def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
 def plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
     """Return a column without nulls: -1 stands for no class, NaN for no target."""
     if name == "label" and isinstance(vertices.schema[name].dataType, T.ArrayType):
-        return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), _outputs(plan)))
+        return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), outputs_of(plan)))
     return F.col(name)
 
 
 def _width(vertices: DataFrame, name: str, width: int, plan: Plan) -> int:
     """Return the numbers per row of a column; 0 for a column of plain numbers."""
     if name in ("label", "split"):
-        return _outputs(plan) if isinstance(vertices.schema[name].dataType, T.ArrayType) else 0
+        return outputs_of(plan) if isinstance(vertices.schema[name].dataType, T.ArrayType) else 0
     return width
 
 
-def _outputs(plan: Plan) -> int:
+def outputs_of(plan: Plan) -> int:
+    """Return the width of the model's output, which is that of a label of several numbers."""
     return next(stage.loss.outputs for stage in plan.stages if stage.loss is not None)
