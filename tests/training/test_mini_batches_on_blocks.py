@@ -166,9 +166,10 @@ def test_whatever_goes_wrong_in_an_epoch_the_end_has_the_same_bits(
 
 @pytest.mark.nightly
 def test_a_task_that_fails_every_time_is_an_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, marks="/nowhere", kind="raise", batch=0))
-    monkeypatch.setattr(FaultyTask, "_first", lambda task: True)
-    with pytest.raises(EngineError, match=r"epoch 1, training on mini-batches, batch 1 failed"):
+    given = {"marks": "/there is no such folder", "batch": 1}  # epochs of one batch begin at 1
+    monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
+    monkeypatch.setattr(on_spark, "PASS_ATTEMPTS", 1)
+    with pytest.raises(EngineError, match=r"epoch 1, training on mini-batches, batch 1 failed in .*FileNotFoundError"):
         fit(in_spark(spark, tables(), weight="w"), regime=lotan.MiniBatch(100, (2, 2)))
 
 
@@ -196,9 +197,9 @@ def test_members_of_a_grid_are_what_they_are_alone(spark: SparkSession) -> None:
     with lotan.ModelBatch(graph, members, regime=REGIME, progress=False, **options) as batch:
         batch.train()
         runs = batch.runs()
-    for (kind, seed), run in zip(made, runs, strict=True):
+    for number, (kind, seed) in enumerate(made):
         alone = fit(graph, kind, seed=seed)
-        for name, weights in run.model.weights.items():
+        for name, weights in runs[number].model.weights.items():
             torch.testing.assert_close(weights, alone.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
 
 
