@@ -16,6 +16,7 @@ from dataclasses import asdict
 from math import nan
 from uuid import uuid4
 
+from pyspark import RDD
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import ArrayType
 
@@ -220,11 +221,10 @@ class _Sending:
     ) -> None:
         self._engine, self._frames, self._task, self._count, self._said = engine, frames, task, count, said
         self._threads, self._ahead, self._tag = threads, ahead, f"lotan-batches-{uuid4().hex}"
-        self._over = False
         self._waiting: dict[int, Future[tuple[int, int]]] = {}
         with active_session_kept(engine.session):
             placed = Placement(count).place(frames.rows(), "batch")
-            self._tasks = placed.mapInArrow(task, task.SCHEMA).rdd
+            self._tasks: RDD[Row] | None = placed.mapInArrow(task, task.SCHEMA).rdd
 
     def __str__(self) -> str:
         return self._said
@@ -243,14 +243,20 @@ class _Sending:
         for one in range(batch, min(self._count, batch + 1 + self._ahead)):
             if one not in self._waiting:
                 self._waiting[one] = self._threads.submit(self._send, one)
-        return self._waiting.pop(batch).result()
+        try:
+            found = self._waiting[batch].result()
+        except Exception:  # an interruption is none: `close` then cancels the task
+            del self._waiting[batch]  # another attempt sends it again
+            raise
+        del self._waiting[batch]
+        return found
 
     def _send(self, batch: int) -> tuple[int, int]:
         context, settings = self._engine.context, self._engine.settings
         found: list[Row] = []
 
         def run() -> None:
-            if self._over:
+            if self._tasks is None:
                 raise EngineError(f"{self}: batch {batch + 1} is not sent, because the epoch has ended early")
             found[:] = context.runJob(self._tasks, list, [batch])
 
@@ -264,7 +270,7 @@ class _Sending:
 
     def close(self) -> None:
         """Cancel what is under way, and free what the batches were drawn of. This may be called twice."""
-        self._over = True
+        self._tasks = None
         for future in self._waiting.values():
             future.cancel()
         if self._waiting:
