@@ -166,7 +166,7 @@ def test_whatever_goes_wrong_in_an_epoch_the_end_has_the_same_bits(
 
 @pytest.mark.nightly
 def test_a_task_that_fails_every_time_is_an_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"marks": "/there is no such folder", "batch": 1}  # epochs of one batch begin at 1
+    given = {"marks": "/there is no such folder", "kind": "raise", "batch": 1}  # epochs of one batch begin at 1
     monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
     monkeypatch.setattr(on_spark, "PASS_ATTEMPTS", 1)
     with pytest.raises(EngineError, match=r"epoch 1, training on mini-batches, batch 1 failed in .*FileNotFoundError"):
