@@ -54,6 +54,8 @@ class CoordinatorLink:
         self._ledger = Ledger()
         self._programs: dict[tuple[str, str], dict[str, Any]] = {}
         self._parameters: dict[str, Begun] = {}
+        self._promised: dict[str, int] = {}  # by run: the last pass that will be begun without anybody asking for it
+        self._early: dict[tuple[str, int], list[bytes]] = {}  # by run and pass: the workers that wait for it to begin
         self._workers: list[str] = []
         self._failure: Exception | None = None
         self._closing = False
@@ -114,6 +116,21 @@ class CoordinatorLink:
                 )
             self._parameters[run] = new
             self._ledger.begin(run, pass_number)
+            waiting = self._early.pop((run, pass_number), [])
+        for worker in waiting:
+            self._pump.send(worker, _values(run, pass_number, new))
+
+    def promise(self, run: str, last: int) -> None:
+        """Have workers wait for passes of a run that are still to begin, up to a number. Other passes are refused.
+
+        Chunks of such a pass may be sent to workers before it begins. They run once it has begun.
+
+        Args:
+            run: the run's name.
+            last: the number of the last pass that will be begun, unless the run is forgotten.
+        """
+        with self._changed:
+            self._promised[run] = last
 
     def wait(self, jobs: Iterable[PipeJob], seconds: float | None = None) -> Totals:
         """Wait until all these partitions have committed, and return the sum of their commits.
@@ -179,6 +196,8 @@ class CoordinatorLink:
         with self._changed:
             self._programs = {key: program for key, program in self._programs.items() if key[0] != run}
             self._parameters.pop(run, None)
+            self._promised.pop(run, None)
+            self._early = {key: workers for key, workers in self._early.items() if key[0] != run}
             self._ledger.forget(run)
         self._pump.send(ROUTER, Message(Kind.FORGET, {"run": run}))
 
@@ -222,7 +241,7 @@ class CoordinatorLink:
 
     def _fetch(self, worker: bytes, header: dict[str, Any]) -> None:
         try:
-            answer = self._stage(header) if header["what"] == "stage" else self._epoch(header)
+            answer = self._stage(header) if header["what"] == "stage" else self._epoch(worker, header)
         except RemoteError as error:
             code = "stale" if isinstance(error, StaleEpochError) else "unknown"
             self._error(worker, code, str(error), header)
@@ -237,10 +256,13 @@ class CoordinatorLink:
             raise RemoteError(f"the coordinator has no stage {name!r} of run {run!r}", stage=name)
         return _program(run, name, program)
 
-    def _epoch(self, header: dict[str, Any]) -> Message:
+    def _epoch(self, worker: bytes, header: dict[str, Any]) -> Message:
         run, number = header["run"], header.get("epoch", -1)
         with self._changed:
             current = self._ledger.pass_number(run)
+            if current < number <= self._promised.get(run, -1):
+                self._early.setdefault((run, number), []).append(worker)
+                return Message(Kind.DATA, {"what": "later", "run": run, "epoch": number})
             if number != current:
                 raise StaleEpochError(f"epoch {number} of run {run!r} is not open, epoch {current} is (-1: none)")
             return _values(run, number, self._parameters[run])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -54,7 +55,7 @@ class Supplies:
             self._pump.send(COORDINATOR, Message(Kind.FETCH, _header(want)))
 
     def take(self, message: Message) -> tuple[str, int] | None:
-        """Give a supply that has arrived to the handler.
+        """Give a supply that has arrived to the handler. One that the coordinator sends later has no deadline.
 
         Returns:
             The run and the number of the pass if a new pass began, else None.
@@ -63,8 +64,11 @@ class Supplies:
             Exception: any error of the handler.
         """
         header = message.header
-        self.drop(header)
         run = header.get("run", "")
+        if header["what"] == "later":
+            self._asked["parameters", run, header["epoch"]] = math.inf
+            return None
+        self.drop(header)
         if header["what"] == "stage":
             self._handler.stage(run, header["name"], header["program"])
             self._stages.add((run, header["name"]))
@@ -74,6 +78,10 @@ class Supplies:
         self._handler.parameters(run, header["epoch"], message.tensors, header["settings"])
         self._passes[run] = header["epoch"]
         return run, header["epoch"]
+
+    def ask_again(self) -> None:
+        """Forget what was asked for, so that a chunk that lacks it asks again."""
+        self._asked.clear()
 
     def drop(self, header: dict[str, Any]) -> None:
         """Note that the supply which a header names is no longer awaited."""

@@ -80,6 +80,7 @@ class WorkerLoop:
                     raise event.error
                 if isinstance(event, Rejoined):
                     self._tickets.clear()
+                    self._supplies.ask_again()
                 elif isinstance(event, Incoming):
                     self._take(event)
                 for failure in self._supplies.overdue():

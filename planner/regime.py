@@ -41,6 +41,7 @@ class Sampling:
     examples: int  # examples of an epoch: the training vertices that have labels, or the training links
     targets: int | None = None  # the vertices of a batch that are no neighbours alone; None: its examples are vertices
     both: bool = False  # True if out-edges are drawn too, for a model that sums along edges turned round
+    drawing_seconds: float = 0.0  # the estimated seconds of an epoch in which steps wait for draws and transport
 
     @property
     def batches(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,8 +25,10 @@ from lotan.batch.members import Member, MemberState, check_own, folder_of
 from lotan.batch.plan import divide, plan_batch, plan_mini_batch
 from lotan.batch.report import batch_report, plan_data, plan_lines
 from lotan.batches.links import LinkBatches
-from lotan.batches.schedule import Batches
+from lotan.batches.opening import open_batches
+from lotan.batches.schedule import TrainingBatches
 from lotan.borders import PlanError, spark_translated
+from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
@@ -99,7 +102,7 @@ class ModelBatch:
         self._jobs: dict[int, Job] = {}
         self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
         # mini-batches, with the members that train on them
-        self._sampled: tuple[tuple[int, ...], Batches] | None = None
+        self._sampled: tuple[tuple[int, ...], TrainingBatches] | None = None
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
@@ -378,8 +381,8 @@ class ModelBatch:
     def _passes(self, together: Sequence[int], needs: Footprint) -> Passes:
         """Return the passes of the members that train together, on an engine that is ready for their plan."""
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
-        batches = self._mini_batches(together)
         if links := self._link_jobs(together):
+            batches = self._mini_batches(together, lambda epochs: shared_batches(links, epochs))
 
             def ready(learner: Learner) -> tuple[LocalEngine, Plan]:
                 plan = by_content(learner.job.plan)
@@ -391,25 +394,27 @@ class ModelBatch:
             return LinkPassesOfModels(ready, learners, [one.task for one in links], batches)
         batch = self._planned(together)
         engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
-        return BatchPasses(engine, batch, learners, batches)
+        return BatchPasses(
+            engine, batch, learners, self._mini_batches(together, partial(self._drawn, engine, together))
+        )
 
-    def _mini_batches(self, together: Sequence[int]) -> Batches | None:
+    def _drawn(self, engine: Engine, together: Sequence[int], epochs: int) -> TrainingBatches:
+        first, config = self._jobs[together[0]], self._config_of(together[0], self._members[together[0]])
+        return open_batches(engine, first.graph, self._training_plan(together).plan, config, first.both, epochs)
+
+    def _mini_batches(
+        self, together: Sequence[int], opened: Callable[[int], TrainingBatches | None]
+    ) -> TrainingBatches | None:
         """Return the mini-batches of the members that train together, or None if they train on the whole graph."""
         members, first = tuple(together), self._jobs[together[0]]
-        regime = self._config_of(together[0], self._members[together[0]]).regime
-        if not isinstance(regime, MiniBatch):
+        if first.batch is None:
             return None
         if self._sampled is None or self._sampled[0] != members:
             self._close_sampled()
             epochs = max(self._members[number].epochs for number in members)
-            if links := self._link_jobs(members):
-                shared = shared_batches(links, epochs)
-                assert shared is not None  # the regime is that of mini-batches
-                self._sampled = members, shared
-                return shared
-            plan = self._training_plan(members).plan
-            chunk_rows = self.config.chunk_rows
-            self._sampled = members, Batches(first.graph, plan, regime, epochs, chunk_rows, both=first.both)
+            batches = opened(epochs)
+            assert batches is not None  # the regime is that of mini-batches
+            self._sampled = members, batches
         return self._sampled[1]
 
     def _close_sampled(self) -> None:

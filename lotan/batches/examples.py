@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from lotan.batches.sampler import Positions
+from lotan.batches.draws import Positions, order_words
 from lotan.graph import GraphArrays
 from lotan.graph.labels import has_label
-from lotan.stages.randomness import Randomness, random_words
-
-ORDER = "order of examples"
-"""The name of the draws that put the examples of an epoch in order."""
+from lotan.stages.draws import Randomness
 
 
 def examples_of(arrays: GraphArrays) -> Positions:
@@ -31,7 +27,7 @@ def batches_of_epoch(examples: Positions, keys: NDArray[np.int64], batch_size: i
         batch_size: The number of targets of a batch.
         of: The seed and the epoch.
     """
-    words = random_words(of, ORDER, torch.from_numpy(keys[examples]), 2)  # [examples, 2]
+    words = order_words(keys[examples], of)  # [examples, 2]
     order = np.lexsort((examples, words[:, 1], words[:, 0]))
     shuffled = examples[order]
     return [np.sort(shuffled[start : start + batch_size]) for start in range(0, len(shuffled), batch_size)]

@@ -11,18 +11,14 @@ from torch import Tensor
 
 from lotan.batches.sampler import Sample
 from lotan.engines.local import LocalEngine
+from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.graph import Graph, GraphArrays
 from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
 from planner.physical import Plan
-from planner.spec import SPLITS
 from planner.steps.pipe import PipeStep
-from planner.steps.propagate import PropagateStep
-
-OF_SAMPLE = ("in_degree",)
-"""The static columns that follow from the sampled edges. All others are those of the whole graph: see docs/concepts."""
 
 
 class BatchLoader:
@@ -38,9 +34,7 @@ class BatchLoader:
         self._arrays, self._plan, self._chunk_rows = graph.arrays(), plan, chunk_rows
         memory = Memory()
         self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
-        static = {
-            name: column for name, column in _static(graph, plan).items() if name.partition("@")[0] not in OF_SAMPLE
-        }
+        static = {name: column for name, column in _static(graph, plan).items() if not follows_from_sample(name)}
         self._sparse = {name: SparseRows(static[name]) for name in self._read_as_sparse() if name in static}
         self._static = {name: column for name, column in static.items() if name not in self._sparse}
 
@@ -50,15 +44,11 @@ class BatchLoader:
         static = {name: column.index_select(0, rows) for name, column in self._static.items() if name != "split"}
         # the plan names the column, but no step reads its numbers
         static |= {name: torch.zeros(1).expand(len(rows), rest.shape[1]) for name, rest in self._sparse.items()}
-        static["split"] = _only_targets(len(sample.rows), counts[0])
+        static["split"] = only_targets(len(sample.rows), counts[0])
         keys = torch.from_numpy(self._arrays.keys).index_select(0, rows)
         sparse = {name: whole.chosen(rows) for name, whole in self._sparse.items()}
         given = FromGraph(counts, rows, keys, static, self._programs, sparse)
-        loaded = LoadedGraph(self._sampled(sample), self._plan, self._chunk_rows, given)
-        for step in self._plan.train:
-            if isinstance(step, PropagateStep):
-                loaded.product(step)
-        return loaded
+        return load_batch(self._sampled(sample), self._plan, self._chunk_rows, given)
 
     def _read_as_sparse(self) -> set[str]:
         """Return the names of the columns that stages read as sparse rows, and nothing reads in another form."""
@@ -69,30 +59,20 @@ class BatchLoader:
         return sparse - dense - {name for step in steps for name in step.reads}
 
     def _sampled(self, sample: Sample) -> GraphArrays:
-        """Return the edges of a sample. Columns of its vertices are given apart."""
-        arrays, count = self._arrays, len(sample.rows)
+        """Return the edges of a sample."""
+        arrays = self._arrays
 
         def of_edges(column: np.ndarray | None) -> np.ndarray | None:
             return None if column is None else column[sample.edges]
 
-        return GraphArrays(
-            ids=sample.rows,
-            features=np.empty((count, 0), dtype=np.float32),
-            label=np.full(count, -1),
-            split=np.full(count, -1, dtype=np.int8),
-            src=sample.src,
-            dst=sample.dst,
+        return sampled_edges(
+            sample.rows,
+            sample.src,
+            sample.dst,
             weight=of_edges(arrays.weight),
             edge_attr=of_edges(arrays.edge_attr),
             edge_type=of_edges(arrays.edge_type),
         )
-
-
-def _only_targets(vertices: int, targets: int) -> Tensor:
-    """Return the split of a batch's vertices: only its targets are examples. int8 [vertices]."""
-    split = torch.full((vertices,), -1, dtype=torch.int8)
-    split[:targets] = SPLITS.index("train")
-    return split
 
 
 def _static(graph: Graph, plan: Plan) -> Mapping[str, Tensor]:

@@ -8,24 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from lotan.batches.draws import DRAWS, OUT_DRAWS, Positions, choose
 from lotan.graph import GraphArrays
 from lotan.graph.arrays import runs
-from lotan.stages.randomness import Randomness, random_words
+from lotan.stages.draws import Randomness
 from planner.regime import Fanout
-
-Positions = NDArray[np.int64]
-
-DRAWS, OUT_DRAWS = "in-edges of a batch", "out-edges of a batch"
-"""The names of the draws that choose the edges of a vertex."""
-
-BLOCK_ROWS = 2048
-"""The vertices whose edges are drawn at a time: their numbers stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -175,38 +166,3 @@ class Sampler:
             ends = np.cumsum(taken)[many]
             edges[(ends - fanout)[:, None] + np.arange(fanout)] = first[many][:, None] + chosen
         return edges, taken
-
-
-def choose(degrees: Positions, count: int, keys: Positions, of: Randomness, name: str = DRAWS) -> Positions:
-    """Choose `count` of the first `degree` numbers for each vertex, without replacement. All choices are equally likely.
-
-    The draws of a vertex depend on its row key, the seed, the epoch and the batch alone. Source: R. Floyd, in Bentley and
-    Floyd, A Sample of Brilliance (1987).
-
-    >>> choose(np.array([3, 5]), 2, np.array([10, 11]), Randomness(seed=0, epoch=1)).shape
-    (2, 2)
-
-    Args:
-        degrees: The numbers to choose from, each more than `count`. [vertices]
-        count: How many to choose.
-        keys: The row keys of the vertices. [vertices]
-        of: The seed, the epoch and the batch.
-        name: The name of the draws.
-
-    Returns:
-        The numbers, ascending for each vertex. int64 [vertices, count].
-    """
-    found = np.empty((len(degrees), count), dtype=np.int64)
-    for start, end in pairwise([*range(0, len(degrees), BLOCK_ROWS), len(degrees)]):
-        words = random_words(of, name, torch.from_numpy(keys[start:end]), count)
-        # [count, block]: a draw of all vertices is one run of memory
-        words = np.ascontiguousarray(words.T, dtype=np.uint64)
-        last = degrees[start:end] - count
-        chosen = np.empty((count, end - start), dtype=np.int64)
-        for place in range(count):  # from the numbers 0 to `last` choose one, or else `last` itself
-            drawn = ((words[place] * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-            taken = (chosen[:place] == drawn).any(axis=0)
-            chosen[place] = np.where(taken, last, drawn)
-            last += 1
-        found[start:end] = np.sort(chosen.T, axis=1)
-    return found

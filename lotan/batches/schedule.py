@@ -6,32 +6,60 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
 
 import torch
 
+from lotan.batches.draws import Positions
 from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader
-from lotan.batches.sampler import Positions, Sample, Sampler
+from lotan.batches.sampler import Sample, Sampler
+from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph import Graph
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
-from lotan.stages.randomness import Randomness
+from lotan.stages.draws import Randomness
 from planner.physical import Plan
 from planner.regime import hops_of_plan
+
+PassOf = Callable[[int], Pass]
+"""A function from the number of a mini-batch in its epoch to its pass."""
 
 
 @dataclass
 class Prepared:
-    """The batches that were prepared so far, their sizes, and the seconds that they took."""
+    """The batches that were prepared so far, their sizes, and the seconds that they took.
+
+    On blocks, all batches of an epoch are drawn before the first of them trains. The seconds of drawing are those until it
+    has, and the computation is that of the workers.
+    """
 
     batches: int = 0
     vertices: int = 0
     edges: int = 0
     sample_seconds: float = 0.0  # drawing edges
     load_seconds: float = 0.0  # copying rows and making matrices
-    wait_seconds: float = 0.0  # the computation waited for a batch
+    wait_seconds: float = 0.0  # the computation waited for a batch; on blocks, the driver for its result
+
+
+class TrainingBatches(Protocol):
+    """The mini-batches of a run, as training passes use them."""
+
+    plan: Plan
+
+    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None) -> Iterator[Outcome]:
+        """Train on the batches of an epoch in order, and yield the result of each, see `Batches.outcomes`."""
+
+    def figures(self) -> dict[str, float]:
+        """Return what was prepared and what it took, as plain data for the report."""
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Return the bytes that batches have moved, by the report's keys."""
+
+    def close(self) -> None:
+        """Stop the preparation and free all batches. This may be called twice."""
 
 
 class Batches:
@@ -93,6 +121,22 @@ class Batches:
         for number in range(epoch * self.count, (epoch + 1) * self.count):
             yield self._take(number, None if drawn_as == epoch else drawn_as)
 
+    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None) -> Iterator[Outcome]:
+        """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
+
+        Args:
+            epoch: The epoch.
+            a_pass: A function from the number of a batch to its pass, with the parameters of that moment.
+            drawn_as: The epoch whose draws its batches have; None: its own.
+
+        Raises:
+            Exception: The preparation of a batch raised it.
+        """
+        for number, graph in enumerate(self.of_epoch(epoch, drawn_as)):
+            self.engine.turn_to(graph)
+            outcome = run(self.engine, self.plan, self.plan.train, a_pass(number))
+            yield replace(outcome, rows=graph.chunks.rows)
+
     def close(self) -> None:
         """Stop the preparation and free all batches. This may be called twice."""
         for future in self._waiting.values():
@@ -104,6 +148,10 @@ class Batches:
     def figures(self) -> dict[str, float]:
         """Return what was prepared and what it took, as plain data for the report."""
         return asdict(self.prepared)
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Return nothing: batches are in this process."""
+        return {}
 
     def _take(self, number: int, drawn_as: int | None = None) -> LoadedGraph:
         """Return a batch, and have those after it prepared meanwhile, as if nothing changed the epoch of their draws."""

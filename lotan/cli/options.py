@@ -191,8 +191,8 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
         "--batch-size",
         type=number(int, 1),
         metavar="N",
-        help="train on mini-batches of N training vertices, on local, with a step of the optimizer after each; needs --fanouts\n"
-        "(default: an epoch is one exact pass over the whole graph)",
+        help="train on mini-batches of N training vertices, on local or blocks, with a step of the optimizer after each;\n"
+        "needs --fanouts (default: an epoch is one exact pass over the whole graph)",
     )
     group.add_argument(
         "--fanouts",

@@ -106,7 +106,7 @@ def choose_engine(
         seconds: The estimated seconds of an epoch on each engine.
         unable: A function of an engine's name that returns the reason why it cannot run the model, or None.
     """
-    if isinstance(config.regime, MiniBatch):
+    if isinstance(config.regime, MiniBatch) and config.engine == "local":
         return EngineChoice(config.engine, "mini-batches run on it")
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")

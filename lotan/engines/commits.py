@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -62,8 +63,7 @@ class Commits:
         self._jobs = []
         self._said = described_pass(steps, a_pass.epoch)
         backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
-        parameters = {name: tensor.detach().cpu().numpy() for name, tensor in a_pass.parameters.items()}
-        drawn = {"seed": a_pass.seed, "epoch": a_pass.epoch, "seeds": list(a_pass.seeds)}
+        parameters, drawn = offered(a_pass)
         self._link.begin(self.run, self.number, parameters, drawn | {"backward": backward})
 
     def expect(self, step: PipeStep, partitions: Sequence[int]) -> None:
@@ -87,7 +87,7 @@ class Commits:
         self.received += totals.bytes_received
         self.shared += totals.bytes_shared
         sums = totals.tensors
-        return Outcome(_gradients(sums), sums.get(STATISTICS), sums.get(EVALUATION))
+        return Outcome(gradients_of(sums), sums.get(STATISTICS), sums.get(EVALUATION))
 
     def piped(self) -> list[Extent]:
         """Return, for each pipe that has been taken, its rows and its bytes in both directions."""
@@ -139,7 +139,14 @@ def _described(step: Step) -> str:
     return type(step).__name__.removesuffix("Step")
 
 
-def _gradients(tensors: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def offered(a_pass: Pass) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the parameters of a pass as arrays, and as plain data what its random numbers depend on."""
+    parameters = {name: tensor.detach().cpu().numpy() for name, tensor in a_pass.parameters.items()}
+    return parameters, {"seed": a_pass.seed, "epoch": a_pass.epoch, "seeds": list(a_pass.seeds)}
+
+
+def gradients_of(tensors: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Return the gradients among committed sums, by the names of parameters."""
     return {
         name.removeprefix(GRADIENT): torch.from_numpy(np.array(total, dtype=np.float32))
         for name, total in tensors.items()

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 import xxhash
 from numpy.typing import NDArray
 
@@ -241,7 +240,7 @@ def drawn_splits(links: Links, keys: NDArray[np.int64], task: LinkPrediction) ->
     val, test = task.fractions or (0.0, 0.0)
     ends = np.stack([keys[links.src], keys[links.dst]])
     pairs = edge_keys(ends.min(axis=0), ends.max(axis=0), np.zeros(len(links), dtype=np.int64))
-    drawn = random_words(Randomness(task.seed, 0), FRACTIONS, torch.from_numpy(pairs), 1)[:, 0] / 2**32
+    drawn = random_words(Randomness(task.seed, 0), FRACTIONS, pairs, 1)[:, 0] / 2**32
     return np.select([drawn < val, drawn < val + test], [1, 2], TRAIN).astype(np.int8)
 
 

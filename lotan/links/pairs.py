@@ -131,7 +131,7 @@ class Negatives:
         task = self._task
         if task.negatives == ALL:
             return self._every
-        keys = torch.arange(int(task.negatives))
+        keys = np.arange(int(task.negatives))
         words = random_words(of, name, keys, 1)[:, 0].astype(np.uint64)
         count = len(self._every) if task.negative_sampling == "uniform" else len(ends)
         drawn = ((words * np.uint64(count)) >> np.uint64(32)).astype(np.int64)

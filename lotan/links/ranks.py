@@ -145,7 +145,7 @@ def _other_pairs(known: Known, count: int, vertices: int, seed: int) -> Position
     """Return drawn pairs of different vertices that are no known link, at most `count`. [pairs, 2]."""
     found = np.zeros((0, 2), dtype=np.int64)
     for turn in range(20):  # a turn fails for few pairs, unless nearly all are links
-        words = random_words(Randomness(seed, 0, batch=turn), PAIRS, torch.arange(2 * count), 2).astype(np.uint64)
+        words = random_words(Randomness(seed, 0, batch=turn), PAIRS, np.arange(2 * count), 2).astype(np.uint64)
         pairs = ((words * np.uint64(vertices)) >> np.uint64(32)).astype(np.int64)
         link, answer = known.look_up(pairs[:, 0], np.zeros(len(pairs), dtype=np.int64))
         is_known = np.zeros(len(pairs), dtype=bool)

@@ -32,6 +32,7 @@ from lotan.links.memory import ScoreSizes
 from lotan.links.pairs import SCORES
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
+from lotan.planning.drawing import drawing_seconds
 from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
 from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
@@ -106,7 +107,8 @@ class Job:
         sampling = self.planned.options.sampling
         if self.batch is None or sampling is None:
             return self.planned.seconds
-        return sampling.batches * self.batch.seconds + self.planned.seconds
+        drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
+        return sampling.batches * self.batch.seconds + drawing + self.planned.seconds
 
     @property
     def validation(self) -> int:
@@ -134,10 +136,12 @@ class Job:
         limit = MemoryLimit.of(config)
         found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
         if self.batch is not None:
-            of_batch = limit.needs(self.traits, self.batch.plan, self.batch.statistics, partitions)
+            # a worker runs a batch as the local engine does
+            of_batch = limit.needs(ENGINES["local"], self.batch.plan, self.batch.statistics, partitions)
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
-            found = replace(found, peak=found.peak + held, least=whole, in_memory=whole)
+            in_memory = whole if self.traits.in_process else found.in_memory
+            found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory)
             regime = config.regime
             if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
                 one = (
@@ -252,9 +256,26 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
 
     Raises:
         PlanError: If a batch cannot be planned.
-        ConfigurationError: If the memory limit is too low.
+        ConfigurationError: If the memory limit is too low, or Spark does not draw such batches.
     """
+    if not job.traits.in_process:
+        _check_drawn_by_spark(job, sampling, config)
     return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
+
+
+def _check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
+    """Refuse batches that Spark does not draw so far."""
+    regime = config.regime
+    assert isinstance(regime, MiniBatch)
+    if sampling.both:
+        reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
+    elif job.train.tracked:
+        reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"
+    elif regime.is_fixed:
+        reason = f"draws other batches in each epoch, and the order is {regime.order!r}"
+    else:
+        return
+    raise ConfigurationError(f"regime MiniBatch on engine {job.engine.name!r} {reason}: take engine 'local'")
 
 
 def with_scores(job: Job, scored: ScoreSizes, config: TrainerConfig) -> Job:
@@ -278,8 +299,14 @@ def described_memory(job: Job, config: TrainerConfig) -> Job:
     if limit.bytes is not None:
         check_fits(limit, job.engine.name, {job.engine.name: needs})
     said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
-    batch = None if job.batch is None else job.batch.described(**said)
-    return replace(job, planned=job.planned.described(**said), batch=batch)
+    planned = job.planned.described(**said)
+    if job.batch is None:
+        return replace(job, planned=planned)
+    if not job.traits.in_process:
+        said["engine_reason"] = (
+            f"in workers, to which Spark sends whole batches; engine {job.engine.name}: {job.engine.reason}"
+        )
+    return replace(job, planned=planned, batch=job.batch.described(**said))
 
 
 @translated()
@@ -293,6 +320,12 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     loss = replace(job.loss, normalizer=job.loss.normalizer * share)
     statistics = statistics_of_batch(job.statistics, sampling)
     options = job.planned.options
+    if not job.traits.in_process:
+        # a worker runs a batch as the local engine does, and has no column that was computed once for all batches
+        known = cost_cache.load()
+        local = priced(ENGINES["local"], config, known)
+        drawn = replace(sampling, drawing_seconds=drawing_seconds(sampling, statistics, config, known))
+        options = replace(options, pricing=local, sampling=drawn, disabled=(*options.disabled, "hoist_invariant"))
     task = config.task
     if job.train.tracked or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
         # a sum that is computed once goes over all edges, and so over the links that the batch is asked about; and

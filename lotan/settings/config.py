@@ -52,7 +52,7 @@ class TrainerConfig:
     lr_scheduler: SchedulerSetting | None = None
     clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
     epochs: int = 200  # the largest number of epochs; training may stop earlier through patience
-    # the examples of a step: lotan.FullBatch(), or lotan.MiniBatch(...) for steps on sampled batches, on "local" alone
+    # the examples of a step: lotan.FullBatch(), or lotan.MiniBatch(...) for steps on sampled batches, on "local" or "blocks"
     regime: Regime = field(default_factory=FullBatch)
     # None: the task that the labels suggest; or lotan.LinkPrediction(...), "link" for its defaults, on "local" alone
     task: Task | LinkPrediction | None = None
@@ -120,7 +120,7 @@ class TrainerConfig:
     def settled(self) -> TrainerConfig:
         """Return this configuration with a plan's name replaced by the `engine`, `disable` and `plan` that it stands for.
 
-        Mini-batches run on the local engine, so engine "auto" becomes "local" for them.
+        Mini-batches run on the local engine unless blocks are asked for, so engine "auto" becomes "local" for them.
 
         >>> settled = TrainerConfig(plan="blocks-push_down").settled()
         >>> settled.engine, settled.disable, settled.plan
@@ -243,10 +243,10 @@ def _check_together(config: TrainerConfig) -> None:
         raise ConfigurationError(
             "rgb is False, but engine 'blocks' always sums gradients before they cross partitions: take engine 'rows'"
         )
-    if isinstance(config.regime, MiniBatch) and config.engine != "local":
+    if isinstance(config.regime, MiniBatch) and config.engine not in ("local", "blocks"):
         raise ConfigurationError(
-            f"regime MiniBatch runs on engine 'local' only, but engine is {config.engine!r}: leave engine out, or train on "
-            "the full batch with regime=lotan.FullBatch()"
+            f"regime MiniBatch runs on the engines 'local' and 'blocks', but engine is {config.engine!r}: leave engine out for "
+            "'local', take 'blocks', or train on the full batch with regime=lotan.FullBatch()"
         )
     if isinstance(config.regime, MiniBatch) and config.regime.is_fixed and config.eval_every == 0:
         raise ConfigurationError(

@@ -18,6 +18,14 @@ The tensors of its result are:
     input_gradient/<value>          float32 [rows, width], the gradient of a stage's input; for a total, one row; for an
                                     input at the sources of edges, a row for each source or for each edge
 
+A whole mini-batch, in mode BATCH, has these, and the keys and columns of its vertices:
+
+    levels                          int64 [levels], the number of vertices within each level, from the targets to all
+    batch/src, batch/dst            int64 [edges], the places of the edges' ends, by destination and then source
+    batch/weight                    float32 [edges]
+    batch/edge_attr                 float32 [edges, width]
+    batch/edge_type                 int64 [edges]
+
 `messenger.jobs` names the tensors that are summed over chunks.
 
 This module imports neither torch nor the planner, because Spark starts many processes that need neither.
@@ -31,6 +39,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 KEYS = "keys"
+BATCH = "batch"
+"""The mode in which a worker runs a whole mini-batch. It is the name of its program too."""
+LEVELS, SOURCES, DESTINATIONS = "levels", "batch/src", "batch/dst"
+OF_EDGES = ("weight", "edge_attr", "edge_type")
+"""The columns of the edges of a mini-batch."""
 TOPOLOGY = ("indptr", "positions", "weight", "edge_keys")  # the parts of an edge set
 _OUTPUT_GRADIENT = "output_gradient/"
 
@@ -42,6 +55,11 @@ def column(name: str) -> str:
     'column/label'
     """
     return f"column/{name}"
+
+
+def batch_edges(name: str) -> str:
+    """Return the name of a column of the edges of a mini-batch, which is one of `OF_EDGES`."""
+    return f"batch/{name}"
 
 
 def source(edges: str, name: str) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
-from lotan.batches.schedule import Batches
+from lotan.batches.schedule import TrainingBatches
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
 from lotan.settings.regimes import MiniBatch
@@ -39,7 +39,7 @@ class Passes:
         plan: Plan,
         learners: Sequence[Learner],
         moved: Mapping[str, int] | None = None,
-        batches: Batches | None = None,
+        batches: TrainingBatches | None = None,
     ) -> None:
         self._engine, self.plan, self.learners, self._moved = engine, plan, learners, moved or {}
         self.batches = batches
@@ -56,13 +56,12 @@ class Passes:
             return
         epoch, batches = self.learners[0].state.epoch + 1, self.batches
         loss = next(stage.loss for stage in batches.plan.stages if stage.loss is not None)
-        for number, graph in enumerate(batches.of_epoch(epoch, self._drawn_as(epoch))):
-            batches.engine.turn_to(graph)
-            outcome = run(batches.engine, batches.plan, batches.plan.train, self._pass(epoch, number))
-            rows = graph.chunks.rows
-            outcomes = zip(self.learners, self._outcomes(outcome), strict=True)
+        outcomes = batches.outcomes(epoch, lambda number: self._pass(epoch, number), self._drawn_as(epoch))
+        for outcome in outcomes:
+            of_learners = zip(self.learners, self._outcomes(outcome), strict=True)
             yield [
-                replace(mean_of_batch(each, loss, learner.job.train.buffers), rows=rows) for learner, each in outcomes
+                replace(mean_of_batch(each, loss, learner.job.train.buffers), rows=outcome.rows)
+                for learner, each in of_learners
             ]
 
     def _drawn_as(self, epoch: int) -> int:
@@ -94,7 +93,14 @@ class Passes:
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""
-        return {name: count - self._moved.get(name, 0) for name, count in self._engine.bytes_moved().items()}
+        of_batches = {} if self.batches is None else self.batches.bytes_moved()
+        moved = self._engine.bytes_moved().items()
+        return {name: count - self._moved.get(name, 0) + of_batches.get(name, 0) for name, count in moved}
+
+    def close(self) -> None:
+        """Free the mini-batches, before the engine is closed. This may be called twice."""
+        if self.batches is not None:
+            self.batches.close()
 
     def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
         return self.plan.training(bool(owing))
@@ -132,7 +138,7 @@ class BatchPasses(Passes):
     """
 
     def __init__(
-        self, engine: Engine, batch: Batch, learners: Sequence[Learner], batches: Batches | None = None
+        self, engine: Engine, batch: Batch, learners: Sequence[Learner], batches: TrainingBatches | None = None
     ) -> None:
         super().__init__(engine, batch.plan, learners, batches=batches)
         self._batch = batch

@@ -10,8 +10,10 @@ from weakref import WeakKeyDictionary
 
 from lotan.arguments import require_kind
 from lotan.batches.links import LinkBatches
-from lotan.batches.schedule import Batches
+from lotan.batches.opening import open_batches
+from lotan.batches.schedule import TrainingBatches
 from lotan.borders import first_line
+from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
 from lotan.engines.opening import open_engine
 from lotan.graph import Graph
@@ -88,8 +90,8 @@ class _Held:
     def lend(self, job: Job, config: TrainerConfig, learner: Learner) -> Iterator[Passes]:
         """Give the passes of the engine to the thread that has acquired `lent`."""
         try:
-            passes = self._passes(job, config, learner)
-            yield passes
+            with closing(self._passes(job, config, learner)) as passes:
+                yield passes
             assert self._engine is not None  # `_passes` has opened it
             self._engine.settle(passes)
         except BaseException:
@@ -110,7 +112,7 @@ class _Held:
                 self._opened.enter_context(closing(open_spark()))  # closes the session, if this job has started it
             self._engine, self._asked = LoadedEngine(config, self._opened), asked
         engine = self._engine.ready(plan, job.graph, needs)
-        return Passes(engine, plan, [learner], self._engine.before)
+        return Passes(engine, plan, [learner], self._engine.before, _batches(engine, job, config))
 
     def close(self) -> None:
         """Stop the engine. This may be called twice, and the object can be used again afterwards."""
@@ -123,6 +125,11 @@ class _Held:
 
 _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
 """The engines of the graphs that are persisted now. `persisted` adds an entry for its block, and removes it at the end."""
+
+
+def _batches(engine: Engine, job: Job, config: TrainerConfig) -> TrainingBatches | None:
+    """Return the mini-batches of a run; None: it trains on the full batch."""
+    return None if job.batch is None else open_batches(engine, job.graph, job.batch.plan, config, job.both)
 
 
 def _link_batches(job: Job, config: TrainerConfig, task: LinkPrediction) -> LinkBatches | None:
@@ -162,9 +169,5 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
                 opened.enter_context(closing(of_links))
             yield LinkPasses(engine, learner, config.task, of_links)
             return
-        batches = None
-        if job.batch is not None and isinstance(config.regime, MiniBatch):
-            settings = config.regime, config.epochs, config.chunk_rows
-            batches = Batches(job.graph, job.batch.plan, *settings, both=job.both)
-            opened.enter_context(closing(batches))
-        yield Passes(engine, job.plan, [learner], batches=batches)
+        batches = _batches(engine, job, config)
+        yield opened.enter_context(closing(Passes(engine, job.plan, [learner], batches=batches)))

@@ -21,11 +21,13 @@ from lotan.stages import tensor_names
 from lotan.stages.chunk import NOWHERE, Chunk, EdgeBlock, Places, Terms
 from lotan.stages.codec import decode_stage
 from lotan.stages.pieces import Pieces
+from lotan.stages.plan_codec import decode_plan
 from lotan.stages.programs import Program, make_program
 from lotan.stages.randomness import Randomness
 from lotan.stages.saved_values import Memory
 from lotan.stages.spill_file import SpillFile
 from lotan.stages.stage_run import StageResult, StageRun
+from lotan.worker.batch_run import BatchRun
 from lotan.worker.saved_runs import SavedRuns
 from messenger.fields import ALIGNMENT
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
@@ -47,6 +49,7 @@ class _Run:
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
     backward: frozenset[str] = frozenset()  # stages that run backward in this pass
+    batches: BatchRun | None = None  # the plan of whole mini-batches, if the run has them
 
 
 class StageHandler:
@@ -66,14 +69,17 @@ class StageHandler:
         self._saved = SavedRuns(memory, None if spill is None else SpillFile(spill))
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
-        """Compile a stage of a run."""
-        source_gradients = program.get("source_gradients")
-        if source_gradients not in ("summed", "per_edge"):
-            raise StageError(f"stage {name}: source_gradients is {source_gradients!r}, expected 'summed' or 'per_edge'")
+        """Compile a stage of a run, or the plan of its mini-batches."""
         rows = program.get("rows")
         if rows is not None and not (type(rows) is int and rows > 0):
             raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
         of_run = self._run(run)
+        if name == tensor_names.BATCH:
+            of_run.batches = BatchRun(decode_plan(program.get("plan")), rows, _tensor)
+            return
+        source_gradients = program.get("source_gradients")
+        if source_gradients not in ("summed", "per_edge"):
+            raise StageError(f"stage {name}: source_gradients is {source_gradients!r}, expected 'summed' or 'per_edge'")
         of_run.programs[name] = make_program(decode_stage(program.get("stage")), source_gradients, of_run.memory)
         if rows is not None:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
@@ -83,12 +89,15 @@ class StageHandler:
         self._saved.forget(run)
         of_run = self._run(run)
         of_run.parameters = {name: _tensor(tensor) for name, tensor in tensors.items()}
-        of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]), tuple(settings["seeds"]))
+        drawn = int(settings["seed"]), int(settings["epoch"]), tuple(settings["seeds"]), int(settings.get("batch", 0))
+        of_run.randomness = Randomness(*drawn)
         of_run.backward = frozenset(settings["backward"])
 
     def chunk(self, key: ChunkKey, tensors: Tensors, room: Room) -> Tensors:
         """Run a chunk in the mode that its key names."""
         of_run = self._run(key.run)
+        if key.mode == tensor_names.BATCH and of_run.batches is not None:
+            return of_run.batches.run(tensors, of_run.parameters, of_run.randomness)
         program = of_run.programs[key.stage]
         backward = key.mode == "backward"
         chunk = make_chunk(program, tensors, spared=backward and not self.lacks(key))

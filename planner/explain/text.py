@@ -152,8 +152,10 @@ def _changed(batch: Mapping[str, Any] | None) -> str:
 def _time(data: Mapping[str, Any]) -> str:
     training, evaluation, both = (data[f"estimated_{name}_seconds"] for name in ESTIMATED)
     if "batch" in data:
-        of_epoch = duration(training * data["batch"]["batches"])
-        return f"{duration(training)} estimated for a batch, and {of_epoch} for all of an epoch"
+        batch, drawing = data["batch"], data["batch"].get("drawing_seconds", 0.0)
+        of_epoch = duration(training * batch["batches"] + drawing)
+        drawn = f", {duration(drawing)} of them to draw and send them" if drawing else ""
+        return f"{duration(training)} estimated for a batch, and {of_epoch} for all of an epoch{drawn}"
     evaluates = f", {duration(evaluation)} for an evaluation"
     both_in_one = f", {duration(both)} for both" if both else ""
     return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
@@ -298,7 +300,9 @@ def _head_data(planned: Planned) -> dict[str, Any]:
 def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:
     within = [rows for rows, _ in statistics.sampled]
     levels = [now - before for now, before in zip(within, [0, *within], strict=False)]
-    return {"said": str(sampling), "examples": sampling.examples, "batches": sampling.batches, "levels": levels}
+    drawn = {"drawing_seconds": sampling.drawing_seconds} if sampling.drawing_seconds else {}
+    said = {"said": str(sampling), "examples": sampling.examples, "batches": sampling.batches, "levels": levels}
+    return said | drawn
 
 
 def _learned_data(planned: Planned) -> list[dict[str, Any]]:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from lotan.batches.sampler import Sample, Sampler, choose
+from lotan.batches.draws import choose
+from lotan.batches.sampler import Sample, Sampler
 from lotan.graph import GraphArrays
 from lotan.stages.randomness import Randomness
 from tests.exactness.cases import sample as random_graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import itertools
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -375,6 +376,26 @@ class TestDeadlines:
             with pytest.raises(DeadlineError, match=words):
                 list(network.dealer().pipe(job(0), chunks(0, 5)))
             (tmp_path / "release").touch()
+
+    def test_work_for_a_promised_epoch_waits_for_it(self, transport: str):
+        """However long it takes. Epochs that were not promised are refused."""
+        for network in started(transport, workers=1):
+            network.begin(0)
+            network.link.promise("run", 2)
+            dealers, (loop, _) = [network.dealer(), network.dealer()], network._workers["w0"]
+            early = [
+                Background(lambda epoch=epoch, dealer=dealer: list(dealer.pipe(job(epoch, epoch), chunks(epoch, 2))))
+                for epoch, dealer in enumerate(dealers, start=1)
+            ]
+            wait_until(lambda asked=loop._supplies._asked: [*asked.values()].count(math.inf) == 2)
+            with pytest.raises(StaleEpochError, match="epoch 3"):
+                list(network.dealer().pipe(job(0, 3), chunks(0, 2)))
+            check_rows(list(network.dealer().pipe(job(0), chunks(0, 2))), chunks(0, 2))
+            for epoch, rows in enumerate(early, start=1):
+                assert not [key for key in network.handlers["w0"].seen if key.pass_number >= epoch]
+                network.begin(epoch)
+                check_rows(rows.result(), chunks(epoch, 2), epoch)
+                assert network.link.wait([job(epoch, epoch)], DEADLINE).chunks == 2
 
     def test_the_coordinator_is_gone(self, transport: str):
         for network in started(transport, dataclasses.replace(QUICK, fetch_seconds=0.3)):

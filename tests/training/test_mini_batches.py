@@ -251,7 +251,7 @@ def test_each_batch_of_each_epoch_draws_its_own_dropout(monkeypatch) -> None:
             seen.append(a_pass.randomness.operator("layer"))
         return run(engine, plan, steps, a_pass, **more)
 
-    monkeypatch.setattr("lotan.training.passes.run", watched)
+    monkeypatch.setattr("lotan.batches.schedule.run", watched)
     fit(lotan.nn.GraphSAGE(WIDTH, 8, 2, OUT, dropout=0.5), drawn.graph, lotan.MiniBatch(4, (2, 2)))
     examples = len(examples_of(drawn.graph.arrays()))
     assert len(seen) == len(set(seen)) == 2 * -(-examples // 4)
@@ -369,10 +369,24 @@ def test_a_model_without_neighbours_needs_no_fanouts() -> None:
     assert_alike(ours, full, before)
 
 
-@pytest.mark.parametrize("engine", ["blocks", "rows"])
-def test_engines_on_spark_refuse_mini_batches(engine: str) -> None:
-    with pytest.raises(ConfigurationError, match="runs on engine 'local' only"):
-        lotan.TrainerConfig(engine=engine, regime=lotan.MiniBatch())
+def test_the_rows_engine_refuses_mini_batches() -> None:
+    with pytest.raises(ConfigurationError, match="runs on the engines 'local' and 'blocks', but engine is 'rows'"):
+        lotan.TrainerConfig(engine="rows", regime=lotan.MiniBatch())
+
+
+def test_batches_on_blocks_are_explained() -> None:
+    """A worker runs a batch as the local engine does. Spark's part is estimated beside it."""
+    model, regime = lotan.nn.GraphSAGE(WIDTH, 8, 2, OUT), lotan.MiniBatch(4, ("all", "all"))
+    job = lotan.Trainer(model, sample(seed=5).graph, regime=regime, engine="blocks").job
+    shown = lotan.Trainer(model, sample(seed=5).graph, regime=regime, engine="blocks").explain()
+    assert "Engine  local (in workers, to which Spark sends whole batches; engine blocks: asked for)" in shown
+    assert "to draw and send them" in " ".join(shown.split())
+    assert "evaluation, on all" in shown
+    assert job.batch is not None
+    assert not job.batch.plan.hoisted
+    sampling = job.batch.options.sampling
+    assert sampling is not None
+    assert job.epoch_seconds > sampling.drawing_seconds > 0
 
 
 def test_a_regime_that_is_none_is_refused() -> None:

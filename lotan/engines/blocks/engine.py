@@ -97,7 +97,11 @@ class BlocksEngine(Engine):
     ) -> None:
         self.settings = settings or BlocksSettings()
         self._on_close = list(on_close)
-        self._session, self._link = spark, link
+        self.session, self.link, self.endpoint = (
+            spark,
+            link,
+            endpoint,
+        )  # for mini-batches too, see `lotan.batches.on_spark`
         self._facade = facade(spark)
         self._endpoint = self._facade.endpoint(
             endpoint.address, endpoint.server_key, endpoint.public_key, endpoint.secret_key
@@ -127,15 +131,15 @@ class BlocksEngine(Engine):
         partitions = self._laid_out = self._partitions(plan, graph.statistics)
         self._shuffled_before = shuffle_bytes(self.context)
         with named_jobs(self.context, "loading the graph in blocks"):
-            self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
-        self._commits = Commits(self._link, plan, self.settings.chunk_rows)
+            self._loaded = load_blocks(self._facade, self.session, graph, plan, partitions, self.settings.chunk_rows)
+        self._commits = Commits(self.link, plan, self.settings.chunk_rows)
         self._take(plan)
         free_java_objects()
 
     @property
     def stands(self) -> bool:
         """True if Spark is running."""
-        return spark_runs(self._session)
+        return spark_runs(self.session)
 
     def has_room(self, plan: Plan, statistics: Statistics) -> bool:
         """Return True if no block would be too large."""
@@ -163,15 +167,20 @@ class BlocksEngine(Engine):
         Without one, it is as many as Spark runs tasks at once, or more where memory or the size of blocks asks for it.
         """
         if self.settings.partitions is None:
-            tasks = self._session.sparkContext.defaultParallelism
+            tasks = self.session.sparkContext.defaultParallelism
             return max(tasks, self.settings.at_least, least_partitions(plan, statistics))
         check_partitions(self.settings.partitions, plan, statistics)
         return self.settings.partitions
 
     @property
+    def partitions(self) -> int:
+        """The number of partitions of the loaded graph."""
+        return self._laid_out
+
+    @property
     def context(self) -> SparkContext:
         """Spark's context of the session."""
-        return self._session.sparkContext
+        return self.session.sparkContext
 
     @property
     def _graph(self) -> Loaded:
@@ -383,7 +392,7 @@ class BlocksEngine(Engine):
 
     def read(self, handle: Column) -> DataFrame:
         """Return a kept column as a DataFrame of id and values (array<float>)."""
-        return DataFrame(self._facade.table(self._graph.blocks, handle.rows), self._session)
+        return DataFrame(self._facade.table(self._graph.blocks, handle.rows), self.session)
 
     def release(self, handle: Handle) -> None:
         """Free a kept column. All others live until their pass ends, because they are computed then."""
@@ -403,7 +412,7 @@ class BlocksEngine(Engine):
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes moved since `load`, by the report's keys."""
-        shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
+        shuffled = shuffle_bytes(self.session.sparkContext) - self._shuffled_before
         return self._run.bytes_moved() | {"shuffle_written": shuffled}
 
     # -- the end -----------------------------------------------------------------------------------------------------

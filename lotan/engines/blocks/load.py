@@ -72,7 +72,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     weighted = graph.statistics.weighted
     columns = {column.name: column for column in plan.static_columns}
     given = [name for name in columns if edges_of_column(name) is None]
-    table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
+    table = vertices.select("id", *(plain(vertices, name, plan).alias(name) for name in given))
     with ExitStack() as undo:
         data, of_edges = _edge_data(edges, plan)
         known = graph.statistics.edge_data
@@ -149,19 +149,20 @@ def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
     return found
 
 
-def _plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
+def plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
     """Return a column without nulls: -1 stands for no class, NaN for no target."""
     if name == "label" and isinstance(vertices.schema[name].dataType, T.ArrayType):
-        return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), _outputs(plan)))
+        return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), outputs_of(plan)))
     return F.col(name)
 
 
 def _width(vertices: DataFrame, name: str, width: int, plan: Plan) -> int:
     """Return the numbers per row of a column; 0 for a column of plain numbers."""
     if name in ("label", "split"):
-        return _outputs(plan) if isinstance(vertices.schema[name].dataType, T.ArrayType) else 0
+        return outputs_of(plan) if isinstance(vertices.schema[name].dataType, T.ArrayType) else 0
     return width
 
 
-def _outputs(plan: Plan) -> int:
+def outputs_of(plan: Plan) -> int:
+    """Return the width of the model's output, which is that of a label of several numbers."""
     return next(stage.loss.outputs for stage in plan.stages if stage.loss is not None)

@@ -1,0 +1,157 @@
+"""The frames of which Spark draws mini-batches: the graph, and the vertices and edges of all batches of an epoch.
+
+Nothing is collected. The in-edges of a vertex are numbered in the order of `lotan.graph.GraphArrays`, so that the draws of
+a vertex choose the same edges as they do in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lotan.batches.spark_tasks import EDGE, VERTEX, DrawTask, OrderTask
+from lotan.stages.draws import Randomness
+from planner.regime import Fanout
+from planner.spec import SPLITS
+
+OF_EDGES = ("weight", "edge_type", "edge_attr")
+"""The columns by which parallel edges are in order, the first before the others."""
+
+
+@dataclass
+class GraphFrames:
+    """A graph, persisted as batches are drawn from it.
+
+    Args:
+        vertices: id, key, degree, is_example, and the columns that batches are sent with; placed by id.
+        edges: dst, pos, src, and the columns of edges; placed by dst and sorted by dst and pos.
+        of_edges: The names of the columns of edges.
+    """
+
+    vertices: DataFrame
+    edges: DataFrame
+    of_edges: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        vertices: DataFrame,
+        edges: DataFrame,
+        columns: Sequence[Column],
+        others: Sequence[DataFrame],
+        weighted: bool,
+    ) -> GraphFrames:
+        """Persist a graph at its first use.
+
+        Args:
+            vertices: id, label and split, and what `columns` reads.
+            edges: src, dst and weight, and attributes and types if edges have them.
+            columns: The columns of vertices that batches are sent with, by their names.
+            others: Frames of id and one further column each, which batches are sent with too.
+            weighted: True if the weights of edges count.
+        """
+        given = [name for name in OF_EDGES if name in edges.columns and (weighted or name != "weight")]
+        within = Window.partitionBy("dst").orderBy("src", *given)
+        numbered = edges.select("dst", "src", *given).withColumn("pos", F.row_number().over(within) - 1)
+        placed = numbered.sortWithinPartitions("dst", "pos").persist()
+        degrees = placed.groupBy(F.col("dst").alias("id")).agg(F.count("*").alias("degree"))
+        is_example = (F.col("split") == SPLITS.index("train")) & _has_label(vertices)
+        rows = vertices.select("id", F.xxhash64("id").alias("key"), is_example.alias("is_example"), *columns)
+        for other in [degrees, *others]:
+            rows = rows.join(other, "id", "left")
+        rows = rows.fillna(0, "degree").sortWithinPartitions("id").persist()
+        return cls(rows, placed, tuple(given))
+
+    def close(self) -> None:
+        """Free the rows. This may be called twice."""
+        self.vertices.unpersist()
+        self.edges.unpersist()
+
+
+def _has_label(vertices: DataFrame) -> Column:
+    """Return the condition of a label that is known, as `lotan.graph.labels.has_label` has it."""
+    label = F.col("label")
+    if isinstance(vertices.schema["label"].dataType, T.ArrayType):
+        return F.exists(F.coalesce(label, F.array()), lambda one: one.isNotNull() & ~F.isnan(one))
+    return label != -1
+
+
+@dataclass
+class EpochFrames:
+    """All batches of an epoch, as rows of vertices and of edges. They are drawn when `rows` is computed.
+
+    Args:
+        graph: The graph.
+        of: The seed of the batches, and the epoch.
+        batch_size: The number of targets of a batch.
+        fanouts: For each level the most in-edges of a vertex, or "all"; the first is for the targets.
+        columns: The names of the columns of vertices that batches are sent with.
+    """
+
+    graph: GraphFrames
+    of: Randomness
+    batch_size: int
+    fanouts: Sequence[Fanout]
+    columns: Sequence[str]
+    _held: list[DataFrame] = field(default_factory=list)  # frames that several others read, until `close`
+
+    def rows(self) -> DataFrame:
+        """Return the rows: batch, kind, and for vertices level, id, key and the columns; for edges src, dst, pos and theirs."""
+        known = self.graph.vertices.select("id", "key", "degree")
+        frontier = self._hold(self._targets())
+        met, drawn = [_at_level(frontier, 0)], []
+        for hop, fanout in enumerate(self.fanouts, start=1):
+            edges = self._hold(self._drawn(frontier, fanout))
+            drawn.append(edges)
+            ends = edges.select("batch", F.col("src").alias("id")).distinct()
+            new = ends.join(_united(met).select("batch", "id"), ["batch", "id"], "left_anti")
+            frontier = self._hold(new.join(known, "id").select("batch", "id", "key", "degree"))
+            met.append(_at_level(frontier, hop))
+        of_vertices = self.graph.vertices.select("id", "key", *self.columns)
+        rows = _united(met).join(of_vertices, "id").withColumn("kind", F.lit(VERTEX))
+        return _united([rows, *(one.withColumn("kind", F.lit(EDGE)) for one in drawn)])
+
+    def close(self) -> None:
+        """Free what the batches were drawn of. This may be called twice."""
+        while self._held:
+            self._held.pop().unpersist()
+
+    def _hold(self, frame: DataFrame) -> DataFrame:
+        self._held.append(frame.persist())
+        return self._held[-1]
+
+    def _targets(self) -> DataFrame:
+        """Return the examples, each with its batch: batch, id, key, degree."""
+        examples = self.graph.vertices.where("is_example").select("id", "key", "degree", F.lit(0).alias("one"))
+        schema = T.StructType(
+            [*examples.schema.fields, *(T.StructField(name, T.LongType()) for name in ("first", "second"))]
+        )
+        # one task numbers them all: it sorts a few numbers of each, on disk if there are many
+        order = Window.partitionBy("one").orderBy("first", "second", "id")
+        placed = examples.mapInArrow(OrderTask(self.of), schema).withColumn("turn", F.row_number().over(order) - 1)
+        batch = F.floor(F.col("turn") / self.batch_size).cast("int")
+        return placed.select(batch.alias("batch"), "id", "key", "degree")
+
+    def _drawn(self, frontier: DataFrame, fanout: Fanout) -> DataFrame:
+        """Return the drawn in-edges of vertices: batch, dst, pos, src and the columns of edges."""
+        id_type = frontier.schema["id"].dataType
+        fields = [
+            T.StructField("batch", T.IntegerType()),
+            T.StructField("dst", id_type),
+            T.StructField("pos", T.LongType()),
+        ]
+        chosen = frontier.mapInArrow(DrawTask(self.of, fanout), T.StructType(fields))
+        return chosen.join(self.graph.edges, ["dst", "pos"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
+
+
+def _at_level(frontier: DataFrame, level: int) -> DataFrame:
+    return frontier.select("batch", "id", F.lit(level).alias("level"))
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)

@@ -1,0 +1,93 @@
+"""A whole mini-batch in a worker: it runs the plan of a batch through the local engine, and returns gradients and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.engines.base import Pass, run
+from lotan.engines.local import LocalEngine
+from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
+from lotan.engines.local.loaded_graph import FromGraph
+from lotan.errors import StageError
+from lotan.graph.arrays import GraphArrays
+from lotan.stages import tensor_names
+from lotan.stages.programs import make_program
+from lotan.stages.randomness import Randomness
+from lotan.stages.saved_values import Memory
+from messenger.jobs import GRADIENT, STATISTICS
+from planner.physical import Plan
+
+ToTensor = Callable[[np.ndarray], Tensor]
+
+
+class BatchRun:
+    """Runs the mini-batches of one plan, one after the other.
+
+    Args:
+        plan: The plan of a batch.
+        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        to_tensor: A function that makes a tensor of an array from the wire.
+    """
+
+    def __init__(self, plan: Plan, chunk_rows: int | None, to_tensor: ToTensor) -> None:
+        self._plan, self._chunk_rows, self._to_tensor = plan, chunk_rows, to_tensor
+        memory = Memory()
+        self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
+
+    def run(
+        self, tensors: Mapping[str, np.ndarray], parameters: Mapping[str, Tensor], of: Randomness
+    ) -> dict[str, np.ndarray]:
+        """Return the gradients and the statistics of a batch, by their names on the wire.
+
+        Args:
+            tensors: The batch, as `lotan.stages.tensor_names` describes it.
+            parameters: The parameters and buffers of the pass, by name.
+            of: The seeds, the epoch and the batch.
+
+        Raises:
+            StageError: If a tensor is missing, or if the tensors do not fit together.
+        """
+        engine, plan = LocalEngine(self._chunk_rows), self._plan
+        edges, given = self._edges(tensors), self._given(tensors)
+        a_pass = Pass(of.epoch, parameters, of.seed, of.seeds, of.batch)
+        with closing(engine):
+            engine.turn_to(load_batch(edges, plan, self._chunk_rows, given))
+            found = run(engine, plan, plan.train, a_pass)
+        assert found.statistics is not None  # a training pass always has them
+        gradients = {f"{GRADIENT}{name}": one.contiguous().numpy() for name, one in found.gradients.items()}
+        return {**gradients, STATISTICS: found.statistics}
+
+    def _given(self, tensors: Mapping[str, np.ndarray]) -> FromGraph:
+        counts = tuple(_of(tensors, tensor_names.LEVELS).tolist())
+        keys = self._to_tensor(_of(tensors, tensor_names.KEYS))
+        rows = len(keys)
+        if not counts or list(counts) != sorted(counts) or counts[-1] != rows or counts[0] < 0:
+            raise StageError(f"a batch of {rows} vertices has levels of {counts}")
+        static = {"split": only_targets(rows, counts[0])}
+        for column in self._plan.static_columns:
+            if column.name != "split" and not follows_from_sample(column.name):
+                sent = self._to_tensor(_of(tensors, tensor_names.column(column.name)))
+                if len(sent) != rows:
+                    raise StageError(f"a batch of {rows} vertices has {len(sent)} rows of {column.name!r}")
+                static[column.name] = sent
+        return FromGraph(counts, torch.arange(rows), keys, static, self._programs, {})
+
+    def _edges(self, tensors: Mapping[str, np.ndarray]) -> GraphArrays:
+        rows = len(_of(tensors, tensor_names.KEYS))
+        src, dst = (_of(tensors, name) for name in (tensor_names.SOURCES, tensor_names.DESTINATIONS))
+        ends = np.concatenate([src, dst])
+        if len(src) != len(dst) or (len(ends) and not 0 <= ends.min() <= ends.max() < rows) or (np.diff(dst) < 0).any():
+            raise StageError(f"the edges of a batch of {rows} vertices are no edges among them, by destination")
+        columns = (tensors.get(tensor_names.batch_edges(name)) for name in tensor_names.OF_EDGES)
+        return sampled_edges(np.arange(rows), src, dst, *columns)
+
+
+def _of(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    if name not in tensors:
+        raise StageError(f"a batch came without {name!r}")
+    return tensors[name]

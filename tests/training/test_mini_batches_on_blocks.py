@@ -1,0 +1,212 @@
+"""Mini-batches on blocks: the numbers of the local engine, and the same bits whatever goes wrong in an epoch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pytest
+import torch
+from pyspark.sql import SparkSession
+
+import lotan
+from lotan.batches import on_spark
+from lotan.batches.spark_tasks import SendTask
+from lotan.errors import EngineError
+from lotan.hosts.jar import JAR
+from lotan.results.run import Run
+from tests.training.test_mini_batches import figures
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar"),
+]
+
+VERTICES, WIDTH, CLASSES = 60, 6, 3
+REGIME = lotan.MiniBatch(batch_size=7, fanouts=(3, 2), seed=4)
+
+
+def tables(texts: bool = True, weighted: bool = True, several: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Vertices in no order, with some that have no split or no edge, parallel edges and self-loops."""
+    random = np.random.default_rng(0)
+    names = np.array([f"v{number}" for number in range(VERTICES)]) if texts else np.arange(VERTICES) * 5 - 40
+    label: Any = random.integers(0, CLASSES, VERTICES)
+    if several:
+        label = list(random.integers(0, 2, (VERTICES, CLASSES)).astype(np.float32))
+    vertices = pd.DataFrame({
+        "id": names,
+        "features": list(random.normal(size=(VERTICES, WIDTH)).astype(np.float32)),
+        "label": label,
+        "split": random.choice(["train", "val", "test", None], VERTICES, p=[0.6, 0.1, 0.2, 0.1]),
+    })  # fmt: skip
+    src, dst = random.integers(0, VERTICES - 3, (2, 400))
+    dst[:60] = 1  # a hub
+    src[60:70], dst[60:70] = 2, 3  # parallel
+    edges = pd.DataFrame({"src": names[src], "dst": names[dst], "w": random.random(400).astype(np.float32) + 0.5})
+    return vertices.sample(frac=1, random_state=0), edges if weighted else edges.drop(columns="w")
+
+
+def in_spark(spark: SparkSession, given: tuple[pd.DataFrame, pd.DataFrame], **names: Any) -> lotan.Graph:
+    return lotan.Graph(*(spark.createDataFrame(table) for table in given), **names)
+
+
+def fit(graph: lotan.Graph, kind: str = "GCN", engine: str = "blocks", regime: Any = REGIME, **options: Any) -> Run:
+    torch.manual_seed(0)
+    model = getattr(lotan.nn, kind)(WIDTH, 8, 2, CLASSES, dropout=0.5)
+    settings = {"optimizer": lotan.Adam(lr=0.01), "epochs": 2, "eval_every": 2, "progress": False, "regime": regime}
+    settings |= {"workers": 2, "partitions": 3} if engine == "blocks" else {}
+    return lotan.Trainer(model, graph, engine=engine, **settings | options).fit()
+
+
+def assert_equal_local(run: Run, local: Run) -> None:
+    assert run.report["engine"] == "blocks"
+    assert [entry["loss"] for entry in run.history] == pytest.approx([one["loss"] for one in local.history], rel=1e-5)
+    assert run.metrics["test"]["loss"] == pytest.approx(local.metrics["test"]["loss"], rel=1e-5)
+    for name, weights in run.model.weights.items():
+        torch.testing.assert_close(weights, local.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
+    once = run.config.regime.fanouts == ("all", "all")  # local computes the first sums once, and draws a hop less
+    for size in ("batches",) if once else ("batches", "vertices", "edges"):  # the same samples
+        assert run.report["mini_batches"][size] == local.report["mini_batches"][size]
+
+
+def test_batches_on_blocks_equal_those_in_one_process(spark: SparkSession) -> None:
+    """Six steps an epoch, the last on fewer targets; texts as ids, weights, dropout."""
+    given = tables()
+    run, local = fit(in_spark(spark, given, weight="w")), fit(lotan.Graph(*given, weight="w"), engine="local")
+    assert local.report["mini_batches"]["batches"] > 8
+    assert_equal_local(run, local)
+    assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
+
+
+CASES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
+    ("GraphSAGE", {"weighted": False}, (3, 2)),
+    ("GraphSAGE", {"weighted": False, "several": True}, ("all", "all")),
+    ("GAT", {"weighted": False}, (2, "all")),
+    ("GCN", {"weighted": True}, ("all", "all")),
+    ("GIN", {"weighted": False}, (1, 1)),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kind", "given", "fanouts"), CASES)
+def test_models_and_fanouts_equal_local(
+    spark: SparkSession, kind: str, given: dict[str, Any], fanouts: tuple[Any, ...]
+) -> None:
+    both, regime = tables(texts=False, **given), lotan.MiniBatch(7, fanouts)
+    names = {"weight": "w"} if given["weighted"] else {}
+    on_blocks = fit(in_spark(spark, both, **names), kind, regime=regime)
+    assert_equal_local(on_blocks, fit(lotan.Graph(*both, **names), kind, engine="local", regime=regime))
+
+
+@dataclass(frozen=True)
+class FaultyTask(SendTask):
+    """A task to which something happens when it sends a batch for the first time. It runs in Spark's Python workers."""
+
+    marks: str = ""  # a folder that remembers what has happened
+    kind: str = ""  # "raise", "twice" or "kill"
+    batch: int = 0  # the pass in which it happens
+    parent: int = 0  # the process whose workers are killed
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = [rows for rows in batches if rows.num_rows]
+        number = self.job.pass_number + held[0].column("batch")[0].as_py()
+        if number != self.batch or not self._first():
+            yield from super().__call__(held)
+            return
+        if self.kind == "kill":
+            (victim, *_) = workers_of(self.parent)
+            os.kill(victim, signal.SIGKILL)
+        yield from super().__call__(held)
+        if self.kind == "raise":  # after the commit
+            raise RuntimeError("this disk is full")
+        if self.kind == "twice":
+            list(super().__call__(held))
+
+    def _first(self) -> bool:
+        try:
+            os.close(os.open(Path(self.marks) / self.kind, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+def workers_of(process: int) -> list[int]:
+    children = psutil.Process(process).children(recursive=True)
+    return sorted(one.pid for one in children if "lotan.worker" in one.cmdline())
+
+
+@pytest.mark.nightly
+@pytest.mark.chaos
+def test_whatever_goes_wrong_in_an_epoch_the_end_has_the_same_bits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that fails after its commit, one that runs twice, and a worker that is killed as a batch goes to it."""
+    graph = in_spark(spark, tables(), weight="w")
+    straight = fit(graph)
+    steps = straight.report["mini_batches"]["batches"] // 2
+    for kind in ("raise", "twice", "kill"):
+        given = {"marks": str(tmp_path), "kind": kind, "batch": steps + 3, "parent": os.getpid()}
+        monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
+        disturbed = fit(graph)
+        assert (tmp_path / kind).exists()
+        assert figures(disturbed) == figures(straight)
+        for name, weights in disturbed.model.weights.items():
+            assert torch.equal(weights, straight.model.weights[name]), (kind, name)
+
+
+@pytest.mark.nightly
+def test_a_task_that_fails_every_time_is_an_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"marks": "/there is no such folder", "kind": "raise", "batch": 1}  # epochs of one batch begin at 1
+    monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
+    monkeypatch.setattr(on_spark, "PASS_ATTEMPTS", 1)
+    with pytest.raises(EngineError, match=r"epoch 1, training on mini-batches, batch 1 failed in .*FileNotFoundError"):
+        fit(in_spark(spark, tables(), weight="w"), regime=lotan.MiniBatch(100, (2, 2)))
+
+
+@pytest.mark.nightly
+def test_a_resumed_run_equals_the_uninterrupted_one(spark: SparkSession, tmp_path: Path) -> None:
+    graph = in_spark(spark, tables(texts=False, weighted=False))
+    whole = fit(graph, "GraphSAGE", epochs=3, eval_every=1)
+    fit(graph, "GraphSAGE", epochs=2, eval_every=1, checkpoint_dir=tmp_path)
+    resumed = fit(graph, "GraphSAGE", epochs=3, eval_every=1, checkpoint_dir=tmp_path, resume=True)
+    assert figures(resumed) == figures(whole)
+
+
+@pytest.mark.nightly
+def test_members_of_a_grid_are_what_they_are_alone(spark: SparkSession) -> None:
+    graph = in_spark(spark, tables(texts=False, weighted=False))
+
+    def member(kind: str, seed: int) -> lotan.Member:
+        torch.manual_seed(0)
+        model = getattr(lotan.nn, kind)(WIDTH, 8, 2, CLASSES, dropout=0.5)
+        return lotan.Member(model, lotan.Adam(lr=0.01), seed=seed, epochs=2)
+
+    made = [("GraphSAGE", 0), ("GCN", 1)]
+    options = {"engine": "blocks", "workers": 2, "partitions": 3, "eval_every": 2}
+    members = [member(*one) for one in made]
+    with lotan.ModelBatch(graph, members, regime=REGIME, progress=False, **options) as batch:
+        batch.train()
+        runs = batch.runs()
+    for number, (kind, seed) in enumerate(made):
+        alone = fit(graph, kind, seed=seed)
+        for name, weights in runs[number].model.weights.items():
+            torch.testing.assert_close(weights, alone.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
+
+
+@pytest.mark.nightly
+def test_a_persisted_graph_trains_on_mini_batches(spark: SparkSession) -> None:
+    graph = in_spark(spark, tables(texts=False, weighted=False))
+    alone = fit(graph, "GraphSAGE")
+    with lotan.persisted(graph):
+        first, second = fit(graph, "GraphSAGE"), fit(graph, "GraphSAGE")
+    assert figures(first) == figures(second) == figures(alone)
