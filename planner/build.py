@@ -34,6 +34,7 @@ from planner.spec import (
     GROUP_TOTAL,
     LEARNED_ROWS,
     PRODUCTS,
+    RECURRENT,
     STATIC_COLUMNS,
     TIMES_TOTAL,
     TOTAL,
@@ -219,8 +220,10 @@ def _group_total(call: Call, values: Values, ordinal: int, weighted: bool) -> No
 
 
 def _row_wise(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
-    first, second = (_node(argument, values, call) for argument in call.arguments)
-    return RowWise(call.op, (first, second), (), call.type, call.layer)
+    if call.type.rows == "none":
+        raise PlanError(f"{call.op} ({call.where or call.layer}) needs rows of vertices or edges")
+    arguments = tuple(_resolved(argument, values, call) for argument in call.arguments)
+    return RowWise(call.op, arguments, (), call.type, call.layer)
 
 
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
@@ -240,4 +243,5 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     GROUP_ROWS: _row_wise,
     TIMES_TOTAL: _row_wise,
     TRACK: _row_wise,
+    RECURRENT: _row_wise,
 }

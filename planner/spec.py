@@ -27,6 +27,9 @@ Graph operators and their arguments:
     lotan.chunk_sum(x, g, n)            (stages only) one row [n, *shape] for a chunk: the sums of its rows of x by group
     lotan.chunk_max(x[, g, n])          (stages only) the same of the greatest numbers; -inf for a group without rows
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
+    lotan.recurrent(x, s, kind, w)      one layer of a recurrent network along the second dimension of rows x [steps, channels];
+                                        `kind` is "lstm", "gru", "rnn_tanh" or "rnn_relu", s has the states before the first
+                                        step, or nothing for zeros, and w the weights: see `lotan.stages.recurrent`
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
     lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
 
@@ -200,6 +203,7 @@ GREATEST, GROUP_TOTAL, GROUP_ROWS, CHUNK_MAX = (
     "lotan.group_rows",
     "lotan.chunk_max",
 )
+RECURRENT = "lotan.recurrent"
 REDUCING = (TOTAL, TOTAL_PRODUCTS, GREATEST, GROUP_TOTAL)
 """The calls of a model that read the rows of all vertices."""
 OF_CHUNKS = (CHUNK_SUM, CHUNK_MAX)

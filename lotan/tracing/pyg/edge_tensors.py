@@ -113,6 +113,11 @@ class Identities(Generic[Meaning]):
         return bool(self._held)
 
 
+def with_rows_first(function: Callable[[Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
+    """Return what a function of rows makes of a tensor that has its rows in the dimension `dim`, with them there again."""
+    return function(x.movedim(dim, 0)).movedim(0, dim) if dim % x.dim() else function(x)
+
+
 class EdgeTensors:
     """The edges of one trace.
 
