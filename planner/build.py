@@ -47,6 +47,7 @@ from planner.spec import (
     Ref,
     Spec,
     ValueType,
+    is_aggregate,
     is_static_column,
     operator_name,
 )
@@ -155,8 +156,10 @@ def _scatter(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
 
 def _aggregate(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     message, kind, edges = call.arguments
-    if kind not in AGGREGATES:
-        raise PlanError(f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {AGGREGATES}")
+    if not is_aggregate(kind):
+        raise PlanError(
+            f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {AGGREGATES}, or a quantile"
+        )
     return Aggregate(_node(message, values, call), str(kind), _edges(edges, call), call.layer)
 
 

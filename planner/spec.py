@@ -7,7 +7,8 @@ operator library ("aten.linear.default"), or one of the graph operators below, s
 Graph operators and their arguments:
 
     lotan.scatter(x, end, edges)        vertex rows -> edge rows; `end` is "source" or "destination"
-    lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, zero without in-edges
+    lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, or a quantile such as
+                                        "quantile:0.5:lower" (`quantile_of`); zero without in-edges
     lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON); max and sum are
                                         taken over the in-edges of each destination
     lotan.edge_weight(edges)            the weight of each edge, shape (); 1 if the graph has no weights
@@ -72,6 +73,30 @@ stages.
 """
 
 AGGREGATES = ("sum", "mean", "max", "min")
+
+INTERPOLATIONS = ("lower", "higher", "midpoint", "linear")
+"""The ways to take a quantile between two messages."""
+
+
+def quantile_of(kind: object) -> tuple[float, str] | None:
+    """Return the quantile, from 0 to 1, and the interpolation that a kind of aggregate names, or None for another kind.
+
+    >>> quantile_of("quantile:0.25:linear"), quantile_of("quantile:2:linear"), quantile_of("mean")
+    ((0.25, 'linear'), None, None)
+    """
+    name, _, rest = str(kind).partition(":")
+    number, _, interpolation = rest.partition(":")
+    try:
+        q = float(number)
+    except ValueError:
+        return None
+    return (q, interpolation) if name == "quantile" and interpolation in INTERPOLATIONS and 0 <= q <= 1 else None
+
+
+def is_aggregate(kind: object) -> bool:
+    """Return True for a kind in AGGREGATES, and for a quantile."""
+    return kind in AGGREGATES or quantile_of(kind) is not None
+
 
 TotalKind = Literal["sum", "mean", "sample", "moments", "max"]
 """The kinds of reductions over all vertices.

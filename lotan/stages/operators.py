@@ -21,7 +21,6 @@ from lotan.stages.recurrent import KINDS, recurrent
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages.running import Track
 from planner.spec import (
-    AGGREGATES,
     DISTRIBUTIONS,
     DROPOUT,
     RECURRENT,
@@ -31,6 +30,7 @@ from planner.spec import (
     EdgeSet,
     Ref,
     RowCount,
+    is_aggregate,
 )
 
 LOTAN = (
@@ -109,7 +109,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: edge_rows.gather_source(frame.values[name], block(frame, edges))
         case "lotan.scatter", (Ref(name), "destination", str(edges)):
             return lambda frame: edge_rows.gather_destination(frame.values[name], block(frame, edges))
-        case "lotan.aggregate", (Ref(name), str(kind), str(edges)) if kind in AGGREGATES:
+        case "lotan.aggregate", (Ref(name), str(kind), str(edges)) if is_aggregate(kind):
             return lambda frame: edge_rows.aggregate(frame.values[name], kind, block(frame, edges))
         case "lotan.edge_softmax", (Ref(name), str(edges)):
             return lambda frame: edge_rows.edge_softmax(frame.values[name], block(frame, edges))

@@ -17,12 +17,25 @@ from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
+from lotan.stages.quantile import quantile
 from lotan.stages.recurrent import recurrent
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
-from planner.spec import DISTRIBUTIONS, DROPOUT, GROUP_TOTAL, Argument, Bound, Call, Ref, RowCount, Spec, operator_name
+from planner.spec import (
+    DISTRIBUTIONS,
+    DROPOUT,
+    GROUP_TOTAL,
+    Argument,
+    Bound,
+    Call,
+    Ref,
+    RowCount,
+    Spec,
+    operator_name,
+    quantile_of,
+)
 from planner.vertex_types import VertexTypes
 
 SAMPLE_VERTICES, SAMPLE_EDGES = 7, 17
@@ -498,6 +511,9 @@ def _graph_operator(
             messages, kind, name = arguments
             if mask is not None:
                 messages = messages * graph.spread(mask, name).view(-1, *[1] * (messages.dim() - 1))
+            if quantile_of(kind) is not None:
+                edges = graph.edges(name)
+                return quantile(messages, edges.index, edges.num_vertices, kind)
             return aggregate(messages, graph.edges(name), kind)
         case "lotan.edge_softmax":
             scores, name = arguments

@@ -260,7 +260,8 @@ class Transcript(MovedRowsWriter):
                 x, _, end, edges = arguments
                 self._require(node, x, "vertex", None, "x in propagate(graph, x) must hold one row per vertex")
                 kept = (x, end, edges)
-            case "lotan.aggregate":
+            case "lotan.aggregate" | "lotan.quantile":
+                op = "lotan.aggregate"
                 messages, _, _, kind, edges = arguments
                 self._require(node, messages, "edge", edges, "messages must be float32, one row per edge of this layer")
                 kept = (messages, kind, edges)
