@@ -229,6 +229,7 @@ REFUSED = {
     "MulAggregation": ("products over neighbours", "SumAggregation"),
     "SetTransformerAggregation": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
     "GraphMultisetTransformer": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
+    "MaskLabel": ("labels as input, of which each epoch hides others", "CorrectAndSmooth after training"),
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
     "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
