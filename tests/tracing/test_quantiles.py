@@ -69,6 +69,11 @@ def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local")
 
 
+def test_explain_says_why_neighbourhoods_are_collected() -> None:
+    shown = lotan.Trainer(MODELS["median"](), messy_graph(), engine="local", progress=False).explain(stage="all")
+    assert "sorts messages, which only stages do" in " ".join(shown.split())
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
