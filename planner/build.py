@@ -34,6 +34,7 @@ from planner.spec import (
     GROUP_TOTAL,
     LEARNED_ROWS,
     PRODUCTS,
+    RECURRENT,
     STATIC_COLUMNS,
     TIMES_TOTAL,
     TOTAL,
@@ -46,6 +47,7 @@ from planner.spec import (
     Ref,
     Spec,
     ValueType,
+    is_aggregate,
     is_static_column,
     operator_name,
 )
@@ -154,8 +156,10 @@ def _scatter(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
 
 def _aggregate(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     message, kind, edges = call.arguments
-    if kind not in AGGREGATES:
-        raise PlanError(f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {AGGREGATES}")
+    if not is_aggregate(kind):
+        raise PlanError(
+            f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {AGGREGATES}, or a quantile"
+        )
     return Aggregate(_node(message, values, call), str(kind), _edges(edges, call), call.layer)
 
 
@@ -219,8 +223,10 @@ def _group_total(call: Call, values: Values, ordinal: int, weighted: bool) -> No
 
 
 def _row_wise(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
-    first, second = (_node(argument, values, call) for argument in call.arguments)
-    return RowWise(call.op, (first, second), (), call.type, call.layer)
+    if call.type.rows == "none":
+        raise PlanError(f"{call.op} ({call.where or call.layer}) needs rows of vertices or edges")
+    arguments = tuple(_resolved(argument, values, call) for argument in call.arguments)
+    return RowWise(call.op, arguments, (), call.type, call.layer)
 
 
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
@@ -240,4 +246,5 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     GROUP_ROWS: _row_wise,
     TIMES_TOTAL: _row_wise,
     TRACK: _row_wise,
+    RECURRENT: _row_wise,
 }

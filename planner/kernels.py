@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.patterns import RESHAPES
-from planner.spec import PRODUCTS, Argument, Call, Ref, operator_name
+from planner.spec import PRODUCTS, RECURRENT, Argument, Call, Ref, operator_name
 
 if TYPE_CHECKING:
     from planner.physical import Stage  # a stage knows its kernels, so it imports this module
@@ -203,15 +203,18 @@ def never_made(stage: Stage) -> Set[str]:
 
 
 def is_product(call: Call) -> bool:
-    """Return True if a call multiplies by a matrix."""
-    return operator_name(call.op) in PRODUCTS
+    """Return True if a call multiplies by a matrix, or in each step of a sequence by two."""
+    return operator_name(call.op) in PRODUCTS or call.op == RECURRENT
 
 
 def contracted(stage: Stage, call: Call) -> int:
     """Return the numbers that a product multiplies and sums for each number of its output.
 
-    This is the last dimension of its left factor.
+    This is the last dimension of its left factor. A recurrent layer has several gates for each number of its state.
     """
+    if call.op == RECURRENT:
+        read = [stage.parameter_shapes.get(name, ()) for name in call.reads]
+        return sum(prod(one) for one in read if len(one) == 2) // call.type.shape[-1]
     left = call.arguments[operator_name(call.op) == "addmm"]  # addmm adds its first argument
     shape = stage.shapes.get(left.name) if isinstance(left, Ref) else None
     return shape[-1] if shape else 1

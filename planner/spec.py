@@ -7,7 +7,8 @@ operator library ("aten.linear.default"), or one of the graph operators below, s
 Graph operators and their arguments:
 
     lotan.scatter(x, end, edges)        vertex rows -> edge rows; `end` is "source" or "destination"
-    lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, zero without in-edges
+    lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, or a quantile such as
+                                        "quantile:0.5:lower" (`quantile_of`); zero without in-edges
     lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON); max and sum are
                                         taken over the in-edges of each destination
     lotan.edge_weight(edges)            the weight of each edge, shape (); 1 if the graph has no weights
@@ -27,6 +28,9 @@ Graph operators and their arguments:
     lotan.chunk_sum(x, g, n)            (stages only) one row [n, *shape] for a chunk: the sums of its rows of x by group
     lotan.chunk_max(x[, g, n])          (stages only) the same of the greatest numbers; -inf for a group without rows
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
+    lotan.recurrent(x, s, kind, w)      one layer of a recurrent network along the second dimension of rows x [steps, channels];
+                                        `kind` is "lstm", "gru", "rnn_tanh" or "rnn_relu", s has the states before the first
+                                        step, or nothing for zeros, and w the weights: see `lotan.stages.recurrent`
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
     lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
 
@@ -69,6 +73,30 @@ stages.
 """
 
 AGGREGATES = ("sum", "mean", "max", "min")
+
+INTERPOLATIONS = ("lower", "higher", "midpoint", "linear")
+"""The ways to take a quantile between two messages."""
+
+
+def quantile_of(kind: object) -> tuple[float, str] | None:
+    """Return the quantile, from 0 to 1, and the interpolation that a kind of aggregate names, or None for another kind.
+
+    >>> quantile_of("quantile:0.25:linear"), quantile_of("quantile:2:linear"), quantile_of("mean")
+    ((0.25, 'linear'), None, None)
+    """
+    name, _, rest = str(kind).partition(":")
+    number, _, interpolation = rest.partition(":")
+    try:
+        q = float(number)
+    except ValueError:
+        return None
+    return (q, interpolation) if name == "quantile" and interpolation in INTERPOLATIONS and 0 <= q <= 1 else None
+
+
+def is_aggregate(kind: object) -> bool:
+    """Return True for a kind in AGGREGATES, and for a quantile."""
+    return kind in AGGREGATES or quantile_of(kind) is not None
+
 
 TotalKind = Literal["sum", "mean", "sample", "moments", "max"]
 """The kinds of reductions over all vertices.
@@ -200,6 +228,7 @@ GREATEST, GROUP_TOTAL, GROUP_ROWS, CHUNK_MAX = (
     "lotan.group_rows",
     "lotan.chunk_max",
 )
+RECURRENT = "lotan.recurrent"
 REDUCING = (TOTAL, TOTAL_PRODUCTS, GREATEST, GROUP_TOTAL)
 """The calls of a model that read the rows of all vertices."""
 OF_CHUNKS = (CHUNK_SUM, CHUNK_MAX)

@@ -56,7 +56,7 @@ class RecurrentOverRows(Model):
         self.recurrent = torch.nn.LSTM(6, 4)
 
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.recurrent(x)[0]  # here: several results
+        return self.recurrent(x)[0]  # here: one sequence for each row | [num_vertices, 6]
 
 
 class CountsAsFactor(Model):
@@ -162,17 +162,17 @@ class NormOverRows(Model):
 
 class Transposed(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return (self.table @ x.t()).t()[:, :4]  # here: rows out of the first dimension
+        return (self.table @ x.t())[:, :4]  # here: number of rows
 
 
 class TransposedAttribute(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return (self.table @ x.T).T[:, :4]  # here: rows out of the first dimension
+        return self.table @ x.T  # here: matmul | rows out of the first dimension
 
 
 class Permuted(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x.view(-1, 2, 3).permute(1, 0, 2).reshape(-1, 6))  # here: permute | first dimension
+        return self.lin(x.view(-1, 2, 3).permute(1, 0, 2).reshape(-1, 6))  # here: mixes the rows | transpose
 
 
 class Gram(Model):
@@ -258,7 +258,7 @@ class DropoutOfParameters(Model):
 
 class Pair(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> tuple[Tensor, Tensor]:
-        return self.lin(x), x  # forward returns tuple
+        return self.lin(x), x  # forward returns a tuple of 2 | penalty=
 
 
 class Number(Model):

@@ -197,11 +197,14 @@ EXAMPLES: Mapping[str, Example] = {
     "geniepath": Example(
         {
             "lin1": "Linear(6, 8)",
-            "conv": "GATConv(8, 8, heads=1)",
-            "lstm": "torch.nn.LSTM(8, 8, 1, bias=False)",
+            "conv1": "GATConv(8, 8, heads=1)",
+            "lstm1": "torch.nn.LSTM(8, 8, 1, bias=False)",
+            "conv2": "GATConv(8, 8, heads=1)",
+            "lstm2": "torch.nn.LSTM(8, 8, 1, bias=False)",
             "lin2": "Linear(8, 3)",
         },
-        "lin2(lstm(torch.tanh(conv(lin1(x), edge_index))[None], (torch.zeros(1, x.shape[0], 8),) * 2)[0][0])",
+        "lin2((lambda out, state: lstm2(torch.tanh(conv2(out[0], edge_index))[None], state)[0][0])"
+        "(*lstm1(torch.tanh(conv1(lin1(x), edge_index))[None], (torch.zeros(1, x.shape[0], 8),) * 2)))",
     ),
     "glnn": Example(
         {"mlp": "MLP([6, 8, 3], dropout=0.5, norm=None)"}, "mlp(x)", lacks="a loss against a teacher's outputs"

@@ -46,6 +46,10 @@ and isolated vertices. The losses and the weights equal those of PyG. {works} of
 A row shows the example that was tried. In a call, `edge_weight` has the weights of the edges, `edge_attr` two attributes
 each, and `edge_type` a type from 0 to 2. All layers that work on `local` work on `blocks` and `rows` too. The nightly
 tests train each of them there, for three and for two epochs, and compare it with PyG in the same way.
+
+`MedianAggregation` and `QuantileAggregation` train in each layer that takes an aggregation, over all edges of the graph.
+Equal messages share the gradient evenly. `interpolation="nearest"` is refused, because PyG rounds halves by a vertex's
+position. Aggregations that depend on the order of neighbours, such as `LSTMAggregation`, are refused.
 """
 
 ATTRIBUTES = "conv(x, edge_index, edge_attr)"
@@ -150,7 +154,8 @@ EXAMPLES: Mapping[str, Example] = {
     "RGCNConv": Example("RGCNConv(6, 3, num_relations=3, num_bases=2)", TYPED),
     "ResGatedGraphConv": Example("ResGatedGraphConv(6, 3, edge_dim=2)", ATTRIBUTES),
     "SAGEConv": Example(
-        "SAGEConv(6, 3, aggr=['mean', 'max', 'softmax'])", note="`aggr='lstm'` and `'median'` are refused"
+        "SAGEConv(6, 3, aggr=['mean', 'max', 'softmax'])",
+        note="`aggr='lstm'` is refused, because neighbours have no order",
     ),
     "SGConv": Example("SGConv(6, 3, K=2, cached=True)"),
     "SSGConv": Example("SSGConv(6, 3, alpha=0.1, K=2)"),

@@ -19,10 +19,15 @@ PLACES = ("graph", "vertices", "edges", "keys")
 def write_command(options: argparse.Namespace, folder: str | Path) -> None:
     """Write the options that determine a run into its folder.
 
+    A run that went on with other settings is not determined by options, so that its folder has none.
+
     Args:
         options: The options of `lotan train`.
         folder: The folder of the run.
     """
+    if options.resume_with:
+        (Path(folder) / COMMAND).unlink(missing_ok=True)
+        return
     kept = {name: value for name, value in vars(options).items() if name not in ("command", *RESULTS)}
     for name in PLACES:
         if kept[name] is not None and _exists(kept[name]):

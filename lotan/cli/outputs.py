@@ -15,6 +15,7 @@ LONGEST = 255 - len(".unfinished")  # bytes of a file name: a suffix follows it 
 RESULTS: Mapping[str, str | None] = {
     "checkpoint_dir": "DIR",
     "resume": None,
+    "resume_with": "NAME=NUMBER[,...]",
     "log_dir": "DIR",
     "mlflow": None,
     "report": "FILE",
@@ -44,10 +45,31 @@ def add_result_options(parser: argparse._ActionsContainer, **helps: str) -> None
     """
     for name, said in helps.items():
         taken = RESULTS[name]
-        form: dict[str, Any] = (
-            {"action": "store_true"} if taken is None else {"metavar": taken, "type": os.path.expanduser}
-        )
+        form: dict[str, Any] = {"metavar": taken, "type": os.path.expanduser}
+        if taken is None:
+            form = {"action": "store_true"}
+        elif name == "resume_with":
+            form = {"metavar": taken, "type": changes_of}
         parser.add_argument(option_name(name), help=said, **form)
+
+
+def changes_of(text: str) -> dict[str, float | None]:
+    """Return the settings that a run goes on with.
+
+    >>> changes_of("lr=0.001,patience=20"), changes_of("patience=none")
+    ({'lr': 0.001, 'patience': 20}, {'patience': None})
+
+    Raises:
+        argparse.ArgumentTypeError: a part of the text is no name with a number.
+    """
+    found: dict[str, float | None] = {}
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        try:
+            found[name] = None if value == "none" else int(value) if name == "patience" else float(value)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is no name with a number, as in lr=0.001,patience=20") from None
+    return found
 
 
 def check_outputs(options: argparse.Namespace, *, files: Sequence[str], directories: Sequence[str]) -> None:
@@ -61,6 +83,8 @@ def check_outputs(options: argparse.Namespace, *, files: Sequence[str], director
     Raises:
         ConfigurationError: If a place cannot be written to; the message has the option.
     """
+    if getattr(options, "resume_with", None):
+        options.resume = True
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
     for name in files:

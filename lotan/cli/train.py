@@ -38,6 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("results"),
         checkpoint_dir="write a checkpoint to DIR after every epoch (default: none)",
         resume="continue from the checkpoint in --checkpoint-dir, if there is one",
+        resume_with="continue with another patience, or other numbers of the optimizer, such as lr=0.001,patience=20;\n"
+        "all other options have to be those that the run began with",
         log_dir="folder for all records of the run: epochs as JSON lines and TensorBoard events during training, plan,\n"
         "configuration, environment, report and model; `lotan rerun DIR` repeats the run (default: none)",
         mlflow="log settings, figures, plan and model to MLflow at $MLFLOW_TRACKING_URI (needs lotan[mlflow])",
@@ -118,6 +120,7 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
         **loss_settings(options),
         checkpoint_dir=options.checkpoint_dir,
         resume=options.resume,
+        resume_with=options.resume_with,
         log_dir=options.log_dir,
         mlflow=options.mlflow,
         progress=not options.quiet,

@@ -21,7 +21,7 @@ from lotan.nn.mlp import MLP
 from lotan.nn.resolver import Function, resolve_activation, resolve_norm
 from lotan.nn.sage_conv import SAGEConv
 
-_JUMPS = (None, "last", "cat", "max")
+_JUMPS = (None, "last", "cat", "max", "lstm")
 
 
 class JumpingKnowledge(torch.nn.Module):
@@ -29,35 +29,60 @@ class JumpingKnowledge(torch.nn.Module):
 
         x'_i = [x_i of layer 1, ..., x_i of layer L]            mode "cat"
         x'_i = max(x_i of layer 1, ..., x_i of layer L)         mode "max", elementwise
+        x'_i = sum of a_l x_i of layer l over all layers        mode "lstm", where a is the softmax over l of w·h_l + b, and
+                                                                h = LSTM(x_i of layer 1, ..., x_i of layer L), both ways
 
     The paper is Xu et al., "Representation Learning on Graphs with Jumping Knowledge Networks" (2018),
     https://arxiv.org/abs/1806.03536.
 
     Args:
-        mode: "cat" or "max".
+        mode: "cat", "max" or "lstm".
+        channels: width of the rows, which only "lstm" needs (default: None).
+        num_layers: number of layers, which only "lstm" needs (default: None).
 
     Shapes:
         xs: a list of num_layers tensors [num_vertices, width].
-        output: [num_vertices, num_layers * width] for "cat", [num_vertices, width] for "max".
+        output: [num_vertices, num_layers * width] for "cat", [num_vertices, width] for "max" and "lstm".
 
     Raises:
-        ConfigurationError: `mode` has another value.
+        ConfigurationError: `mode` has another value, or "lstm" comes without a width or a number of layers.
     """
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, channels: int | None = None, num_layers: int | None = None) -> None:
         super().__init__()
-        if mode not in ("cat", "max"):
-            raise wrong("JumpingKnowledge", "mode", mode, "'cat' or 'max' (others are not supported)")
-        self.mode = mode
+        name = type(self).__name__
+        if mode not in ("cat", "max", "lstm"):
+            raise wrong(name, "mode", mode, "'cat', 'max' or 'lstm'")
+        self.mode, self.channels, self.num_layers = mode, channels, num_layers
+        if mode == "lstm":
+            width, layers = (
+                require_count(name, what, number)
+                for what, number in (("channels", channels), ("num_layers", num_layers))
+            )
+            half = layers * width // 2
+            self.lstm = torch.nn.LSTM(width, half, bidirectional=True, batch_first=True)
+            self.att = torch.nn.Linear(2 * half, 1)
+            self.reset_parameters()  # again, as PyG does it, so that the same seed gives the same parameters
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
+        if self.mode == "lstm":
+            self.lstm.reset_parameters()
+            self.att.reset_parameters()
 
     def forward(self, xs: list[Tensor]) -> Tensor:
         """Join num_layers tensors [num_vertices, width] into one."""
         if self.mode == "cat":
             return torch.cat(xs, dim=-1)
-        return torch.stack(xs, dim=-1).max(dim=-1)[0]
+        if self.mode == "max":
+            return torch.stack(xs, dim=-1).max(dim=-1)[0]
+        x = torch.stack(xs, dim=1)  # [num_vertices, num_layers, channels]
+        share = torch.softmax(self.att(self.lstm(x)[0]).squeeze(-1), dim=-1)
+        return (x * share.unsqueeze(-1)).sum(dim=1)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.mode})"
+        sizes = f", channels={self.channels}, layers={self.num_layers}" if self.mode == "lstm" else ""
+        return f"{type(self).__name__}({self.mode}{sizes})"
 
 
 class BasicGNN(torch.nn.Module):
@@ -79,7 +104,7 @@ class BasicGNN(torch.nn.Module):
         act_kwargs: arguments of the activation that `act` names (default: None).
         norm: None, "batch_norm", "layer_norm", or a module, which is copied for each layer (default: None).
         norm_kwargs: arguments of the normalisation that `norm` names (default: None).
-        jk: how all layers' rows are joined: "last" (the last layer's alone), "cat" or "max"; None for a model without
+        jk: how all layers' rows are joined: "last" (the last layer's alone), "cat", "max" or "lstm"; None for a model without
             the linear map (default: None).
         **kwargs: further arguments of the layers.
 
@@ -110,7 +135,7 @@ class BasicGNN(torch.nn.Module):
         super().__init__()
         name = type(self).__name__
         if jk not in _JUMPS:
-            raise wrong(name, "jk", jk, "None, 'last', 'cat' or 'max' (others are not supported)")
+            raise wrong(name, "jk", jk, "None, 'last', 'cat', 'max' or 'lstm'")
         require_number(name, "dropout", dropout, 0.0, 1.0)
         require_flag(name, "act_first", act_first)
         self.in_channels = require_width(name, in_channels)
@@ -128,8 +153,8 @@ class BasicGNN(torch.nn.Module):
         self._last_is_output = out_channels is not None and jk is None
         self.convs = torch.nn.ModuleList(self._convs(kwargs))
         self.norms = torch.nn.ModuleList(self._norms(norm))
-        if jk in ("cat", "max"):
-            self.jk = JumpingKnowledge(jk)
+        if jk is not None and jk != "last":
+            self.jk = JumpingKnowledge(jk, hidden_channels, num_layers)
         if jk is not None:
             joined = num_layers * hidden_channels if jk == "cat" else hidden_channels
             self.lin = torch.nn.Linear(joined, self.out_channels)
@@ -140,7 +165,7 @@ class BasicGNN(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new parameters."""
-        last = [self.lin] if hasattr(self, "lin") else []
+        last = [getattr(self, name) for name in ("jk", "lin") if hasattr(self, name)]
         for module in (*self.convs, *self.norms, *last):
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()

@@ -66,6 +66,7 @@ def make_report(
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
     batches: Mapping[str, float] | None = None,
+    changes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report of a finished run, as docs/reference/report.md describes it. Seconds are wall time, sizes are bytes.
 
@@ -77,6 +78,7 @@ def make_report(
         "plan": {**plan_figures(job.shown.plan), **(estimates or {}), "measured_epoch_seconds": epoch_seconds(epochs)},
         **({} if batches is None else {"mini_batches": dict(batches)}),
         "epochs": epochs,
+        **({"resumed_with": list(changes)} if changes else {}),
         "best_epoch": best_epoch,
         "metrics": {name: dict(values) for name, values in metrics.items()},
         **cost_figures(setup_seconds, peak_memory, bytes_moved),

@@ -15,6 +15,7 @@ from lotan.arguments import described, nearest, require_number
 from lotan.errors import ConfigurationError
 from lotan.files import expanded
 from lotan.settings.byte_sizes import byte_count
+from lotan.settings.changes import check_changes
 from lotan.settings.losses import LossSetting, named_loss
 from lotan.settings.metric_names import check_metrics
 from lotan.settings.optimizers import Adam, Optimizer
@@ -97,6 +98,8 @@ class TrainerConfig:
 
     checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
     resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
+    # settings that the run goes on with, such as {"lr": 0.001, "patience": 20}; the others stay as they were given at first
+    resume_with: Mapping[str, float | None] | None = None
     # Folder for the run's files, see lotan.tracking.folder, and for TensorBoard's events where TensorBoard is
     # installed.
     log_dir: str | Path | None = None
@@ -264,6 +267,7 @@ def _check_together(config: TrainerConfig) -> None:
         raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
     if config.resume and config.checkpoint_dir is None:
         raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
+    check_changes(config)
 
 
 def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:

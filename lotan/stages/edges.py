@@ -15,7 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from lotan.errors import StageError
 from lotan.stages.chunk import EdgeBlock
-from planner.spec import SOFTMAX_EPSILON
+from lotan.stages.quantile import quantile_shares
+from planner.spec import SOFTMAX_EPSILON, quantile_of
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
@@ -125,8 +126,12 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
     """Combine the in-edges of each row: [edges, *shape] to [rows, *shape]. Rows without in-edges are zero.
 
     Raises:
-        StageError: If `kind` is not one of planner.spec.AGGREGATES.
+        StageError: If `kind` is neither one of planner.spec.AGGREGATES nor a quantile.
     """
+    found = quantile_of(kind)
+    if found is not None:
+        shares = quantile_shares(messages, block.destinations, block.indptr.diff(), *found)
+        return cast(Tensor, _Sum.apply(messages * shares, block))
     match kind:
         case "sum":
             return cast(Tensor, _Sum.apply(messages, block))
@@ -135,7 +140,7 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
             return cast(Tensor, _Sum.apply(messages, block)) / degree
         case "max" | "min":
             return cast(Tensor, _Extremum.apply(messages, block, f"a{kind}"))
-    raise StageError(f"lotan.aggregate of kind {kind!r}: expected sum, mean, max or min")
+    raise StageError(f"lotan.aggregate of kind {kind!r}: expected sum, mean, max, min or a quantile")
 
 
 def edge_softmax(scores: Tensor, block: EdgeBlock) -> Tensor:

@@ -5,7 +5,7 @@ Names are resolved from an allow-list only. A stage from the wire can therefore 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
@@ -17,9 +17,21 @@ from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
 from lotan.stages.groups import greatest, greatest_of_groups, group_sums
 from lotan.stages.randomness import Randomness, dropout, random_rows
+from lotan.stages.recurrent import KINDS, recurrent
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages.running import Track
-from planner.spec import AGGREGATES, DISTRIBUTIONS, DROPOUT, Argument, Call, Distribution, EdgeSet, Ref, RowCount
+from planner.spec import (
+    DISTRIBUTIONS,
+    DROPOUT,
+    RECURRENT,
+    Argument,
+    Call,
+    Distribution,
+    EdgeSet,
+    Ref,
+    RowCount,
+    is_aggregate,
+)
 
 LOTAN = (
     "lotan.scatter",
@@ -34,6 +46,7 @@ LOTAN = (
     "lotan.chunk_max",
     "lotan.times_total",
     "lotan.group_rows",
+    RECURRENT,
 )
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
@@ -96,7 +109,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: edge_rows.gather_source(frame.values[name], block(frame, edges))
         case "lotan.scatter", (Ref(name), "destination", str(edges)):
             return lambda frame: edge_rows.gather_destination(frame.values[name], block(frame, edges))
-        case "lotan.aggregate", (Ref(name), str(kind), str(edges)) if kind in AGGREGATES:
+        case "lotan.aggregate", (Ref(name), str(kind), str(edges)) if is_aggregate(kind):
             return lambda frame: edge_rows.aggregate(frame.values[name], kind, block(frame, edges))
         case "lotan.edge_softmax", (Ref(name), str(edges)):
             return lambda frame: edge_rows.edge_softmax(frame.values[name], block(frame, edges))
@@ -118,6 +131,8 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: frame.table(name).index_select(0, frame.values[group])
         case "lotan.times_total", (Ref(name), Ref(total)):
             return lambda frame: frame.values[name] @ frame.row(total)
+        case "lotan.recurrent", (Ref(name), tuple(state), str(kind), tuple(weights)) if kind in KINDS:
+            return _recurrent(name, _refs(state, call), kind, _refs(weights, call))
         case "lotan.edge_column", (str(name), str(edges)):
             return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
@@ -127,6 +142,22 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
     if call.op.startswith("lotan."):
         raise StageError(f"{call.output} = {call.op}{call.arguments}: no such graph operator, or not these arguments")
     return _aten(call)
+
+
+def _recurrent(name: str, state: Sequence[str], kind: str, weights: Sequence[str]) -> Evaluate:
+    def evaluate(frame: Frame) -> Tensor:
+        before, given = ([frame.values[one] for one in names] for names in (state, weights))
+        return recurrent(frame.values[name], before, kind, given)
+
+    return evaluate
+
+
+def _refs(arguments: tuple[Argument, ...], call: Call) -> list[str]:
+    """Return the names of values. Raise a StageError if some argument is none."""
+    names = [argument.name for argument in arguments if isinstance(argument, Ref)]
+    if len(names) < len(arguments):
+        raise StageError(f"{call.output} = {call.op}: expected the names of values, but got {arguments}")
+    return names
 
 
 def names_read(call: Call) -> set[str]:

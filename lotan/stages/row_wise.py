@@ -121,7 +121,7 @@ INSTEAD = {
     "rand": "draw random numbers with rand_like, randn_like or bernoulli, for rows of vertices or edges",
     "normal": "draw random numbers with randn_like",
     "uniform": "draw random numbers with rand_like",
-    "lstm": "use a cell such as torch.nn.GRUCell, step by step",
+    "lstm": "use the module torch.nn.LSTM",
 }
 """Advice for operators that are not in the table, by the beginning of their names."""
 

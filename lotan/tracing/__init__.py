@@ -201,10 +201,11 @@ def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few
     with TRACING, uncompiled(), in_mode(model, training), nullcontext() if importer is None else without_caches(model):
         with watched_flags(model) as reads:
             recording = record(model, parameters, columns, importer)
-        spec = Transcript(columns.width, specs, recording).spec()
-        check_trace(model, parameters, spec, columns.data, importer)
+        transcript = Transcript(columns.width, specs, recording)
+        spec = transcript.spec()
+        check_trace(model, parameters, spec, columns.data, importer, not transcript.draws_moved)
         if few is not None and columns.types is None:
-            check_on_few(model, parameters, spec, few, columns.data, importer)
+            check_on_few(model, parameters, spec, few, columns.data, importer, not transcript.draws_moved)
     return _Traced(spec, reads.any)
 
 

@@ -17,11 +17,25 @@ from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
+from lotan.stages.quantile import quantile
+from lotan.stages.recurrent import recurrent
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
-from planner.spec import DISTRIBUTIONS, DROPOUT, GROUP_TOTAL, Argument, Bound, Call, Ref, RowCount, Spec, operator_name
+from planner.spec import (
+    DISTRIBUTIONS,
+    DROPOUT,
+    GROUP_TOTAL,
+    Argument,
+    Bound,
+    Call,
+    Ref,
+    RowCount,
+    Spec,
+    operator_name,
+    quantile_of,
+)
 from planner.vertex_types import VertexTypes
 
 SAMPLE_VERTICES, SAMPLE_EDGES = 7, 17
@@ -29,6 +43,7 @@ SAMPLE_OF_TYPE, SAMPLE_OF_RELATION = 4, 5
 FEW = 2
 """The most vertices or edges of a graph for which a model's code is likely to branch."""
 OF_OUTPUT = "its output"
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _TOLERANCE = {
     "rtol": 1e-3,
     "atol": 1e-4,
@@ -44,6 +59,7 @@ class Sample:
     attributes: Tensor | None = None  # [edges, width]
     types: Tensor | None = None  # int64 [edges]
     weight: Tensor | None = None  # [edges]; None: each edge weighs 1
+    draws: bool = True  # False if a model and its trace draw random numbers in another order, so that neither draws any
 
     def graph(self) -> EdgeIndex:
         """Return the graph as layers take it."""
@@ -65,8 +81,10 @@ class Sample:
         """Return this graph with one self-loop at most for each vertex."""
         ends = [(src, dst) if src == dst else (at, -1) for at, (src, dst) in enumerate(self.index.t().tolist())]
         kept = torch.tensor([at for at, end in enumerate(ends) if end not in ends[:at]])
-        columns = [None if c is None else c[kept] for c in (self.attributes, self.types, self.weight)]
-        return Sample(self.features, self.index[:, kept], *columns)
+        attributes, types, weight = (
+            None if column is None else column[kept] for column in (self.attributes, self.types, self.weight)
+        )
+        return Sample(self.features, self.index[:, kept], attributes, types, weight, self.draws)
 
     def bounded(self, bounds: Sequence[Bound]) -> Sample:
         """Return this graph with integers in the columns that layers take as types."""
@@ -83,12 +101,12 @@ class Sample:
     def behind(self, features: Tensor, index: Tensor) -> Sample:
         """Return this graph behind the vertices and edges of another one, whose edges have data of this one's edges."""
         at = torch.arange(index.shape[1])
-        before = [
+        attributes, types, weight = (
             None if column is None else torch.cat([column[at], column])
             for column in (self.attributes, self.types, self.weight)
-        ]
+        )
         shifted = torch.cat([index, self.index + len(features)], dim=1)
-        return Sample(torch.cat([features, self.features]), shifted, *before)
+        return Sample(torch.cat([features, self.features]), shifted, attributes, types, weight)
 
 
 def sample_by_type(types: VertexTypes, weighted: bool) -> Sample:
@@ -116,7 +134,8 @@ def sample_by_type(types: VertexTypes, weighted: bool) -> Sample:
     weight = torch.linspace(0.5, 1.5, len(of_edges))[torch.randperm(len(of_edges), generator=generator)]
     width = max(types.edge_widths, default=0)
     attributes = torch.randn(len(of_edges), width, generator=generator) if width else None
-    return Sample(features, index, attributes, of_edges, weight if weighted else None)
+    # the rows of other types draw as well
+    return Sample(features, index, attributes, of_edges, weight if weighted else None, draws=False)
 
 
 def sample_graph(
@@ -147,6 +166,7 @@ def check_on_few(
     few: tuple[int, int],
     data: EdgeData = NO_EDGE_DATA,
     importer: Importer | None = None,
+    draws: bool = True,
 ) -> None:
     """Compare a traced model with its trace on a graph of few vertices or edges, for which its code may branch.
 
@@ -159,11 +179,12 @@ def check_on_few(
         few: the numbers of vertices and of edges.
         data: the attributes and types of edges.
         importer: what calls a forward that takes tensors, or None.
+        draws: False if the trace draws random numbers in another order than the model.
 
     Raises:
         ModelError: outputs differ.
     """
-    with _checking(model, spec, data, importer, *few) as sample, suppress(ValueError):
+    with _checking(model, spec, data, importer, draws, *few) as sample, suppress(ValueError):
         # torch takes no variance of one row, which is a ValueError; `check_statistics` of the job says so by the layer
         _compare_with_model(model, parameters, spec, sample, importer, gradients=False)
 
@@ -174,6 +195,7 @@ def check_trace(
     spec: Spec,
     data: EdgeData = NO_EDGE_DATA,
     importer: Importer | None = None,
+    draws: bool = True,
 ) -> None:
     """Compare a traced model with its trace, on a small graph with loops, doubled loops, parallel edges and a lone vertex.
 
@@ -182,7 +204,7 @@ def check_trace(
     Raises:
         ModelError: outputs or gradients differ, or a row's result depends on rows to which it has no path of edges.
     """
-    with _checking(model, spec, data, importer) as sample:
+    with _checking(model, spec, data, importer, draws) as sample:
         fills = any(str(call.arguments[0]).startswith(LOOP) for call in spec.calls if call.op == EDGE_COLUMN)
         _compare_with_model(model, parameters, spec, sample, importer, gradients=not fills)
         if fills:
@@ -197,6 +219,7 @@ def _checking(
     spec: Spec,
     data: EdgeData,
     importer: Importer | None,
+    draws: bool,
     vertices: int = SAMPLE_VERTICES,
     edges: int = SAMPLE_EDGES,
 ) -> Iterator[Sample]:
@@ -212,6 +235,7 @@ def _checking(
             sample.features[:, -1] = torch.linspace(0, spec.groups - 1, vertices).floor()
         if importer is not None:
             sample = replace(sample, weight=importer.example_weights(edges))
+        sample = replace(sample, draws=draws)
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             yield sample
@@ -254,7 +278,7 @@ def _differences(
     shown = features if spec.groups is None else features[:, :-1]
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((shown, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
-    alike = spec.vertex_types is None  # else the rows of other types draw as well
+    alike = sample.draws
     whole = VertexNumbers(vertices, len(features))
     with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), whole:
         expected = torch.func.functional_call(model, theirs, arguments, keywords)
@@ -303,6 +327,8 @@ class _WithoutDraws(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in ("dropout", "dropout_"):
             return args[0]
+        if name in _RECURRENT:  # between the layers of torch's own; the sixth argument is the probability
+            args = (*args[:5], 0.0, *args[6:])
         if name in ("rand_like", "randn_like", "bernoulli"):
             return torch.full_like(args[0], 0.5)
         return func(*args, **(kwargs or {}))
@@ -472,6 +498,8 @@ def _graph_operator(
             return cast(Tensor, torch.ops.lotan.group_rows(table[0] if alike else table, group))
         case "lotan.times_total":
             return cast(Tensor, torch.ops.lotan.times_total(*arguments))
+        case "lotan.recurrent":
+            return recurrent(*arguments)
         case "lotan.track" | "lotan.learned_rows":
             return cast(Tensor, arguments[0])
         case "lotan.vertex_input":
@@ -483,6 +511,9 @@ def _graph_operator(
             messages, kind, name = arguments
             if mask is not None:
                 messages = messages * graph.spread(mask, name).view(-1, *[1] * (messages.dim() - 1))
+            if quantile_of(kind) is not None:
+                edges = graph.edges(name)
+                return quantile(messages, edges.index, edges.num_vertices, kind)
             return aggregate(messages, graph.edges(name), kind)
         case "lotan.edge_softmax":
             scores, name = arguments

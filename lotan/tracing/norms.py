@@ -7,9 +7,8 @@ layer's own forward.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -17,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotan.tracing.pyg.edge_tensors import running
+from lotan.tracing.replaced import Table, replaced, replacement
 from planner.spec import Tracked
 
 Refuse = Callable[[str], Exception]
@@ -52,20 +52,13 @@ class Norms:
 
     def replaces(self, module: torch.nn.Module) -> bool:
         """Return True if another function runs in place of the module's forward."""
-        return _replacement(module) is not None
+        return replacement(module, REPLACED) is not None
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
         """Let the functions run in place of the layers' own forwards."""
-        functions = {module: _replacement(module) for module in self._names}
-        found = {module: function for module, function in functions.items() if function is not None}
-        for module, function in found.items():
-            object.__setattr__(module, "forward", partial(function, self, module))
-        try:
+        with replaced(self._names, REPLACED, self):
             yield
-        finally:
-            for module in found:
-                object.__delattr__(module, "forward")
 
     # The functions, each in place of the forward of a class
 
@@ -161,23 +154,11 @@ class Norms:
         return cast(Tensor, type(module).forward(module, x, batch, batch_size))
 
 
-Function = Callable[..., Tensor]
-
-REPLACED: Mapping[str, Function] = {
+REPLACED: Table = {
     "torch.nn.modules.batchnorm.BatchNorm1d": Norms.batch_norm,
     "torch_geometric.nn.norm.instance_norm.InstanceNorm": Norms.instance_norm,
     "torch_geometric.nn.norm.graph_norm.GraphNorm": Norms.graph_norm,
     "torch_geometric.nn.norm.graph_size_norm.GraphSizeNorm": Norms.graph_size_norm,
     "torch_geometric.nn.norm.layer_norm.HeteroLayerNorm": Norms.hetero_layer_norm,
 }
-"""The functions that run in place of forwards, by the full name of the class that has the forward."""
-
-
-def _replacement(module: torch.nn.Module) -> Function | None:
-    """Return the function for a module, unless a subclass has a forward of its own."""
-    for kind in type(module).__mro__:
-        function = REPLACED.get(f"{kind.__module__}.{kind.__qualname__}")
-        if function is not None:
-            own: Any = kind  # a class of modules
-            return function if type(module).forward is own.forward else None
-    return None
+"""The functions that run in place of forwards."""

@@ -28,6 +28,8 @@ from lotan.tracing.refusals import (
     located,
     user_line,
 )
+from lotan.tracing.replaced import replaced
+from lotan.tracing.sequences import REPLACED as SEQUENCES
 
 _PRODUCT = re.compile(r"(?:multiplied \(\w+x|reduction dim, but got \[\w+, )(\d+)(?: and |\] X \[)(\d+)")
 """The words of torch for a product of matrices whose widths differ."""
@@ -76,7 +78,11 @@ class Scope:
             )
         ]
         try:
-            with self.norms.replaced(), fx_traceback.preserve_node_meta():
+            with (
+                self.norms.replaced(),
+                replaced(self._model.modules(), SEQUENCES, self.error),
+                fx_traceback.preserve_node_meta(),
+            ):
                 yield
         finally:
             for handle in handles:

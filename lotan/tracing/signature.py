@@ -26,11 +26,15 @@ OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 NUMBERS = "n_id"
 """The name under which a forward takes the numbers of the vertices, int64 [num_vertices], to look up learned rows."""
 
+LABELS = ("y", "label", "labels", "label_mask", "train_mask")
+"""The names under which models take labels, or what says which of them they may see."""
+
 MISSING = {
     "edge_weight": "weights of edges",
     "edge_attr": "attributes of edges",
     "edge_type": "types of edges",
     "batch": "several graphs in one, told apart by a column `batch`",
+    **dict.fromkeys(LABELS, "labels as input, which is not supported"),
 }
 """Columns that PyG's models take and a graph may lack, each in words."""
 
@@ -38,6 +42,11 @@ ADVICE = {
     "edge_weight": "name their column, Graph(..., weight=...), or pass weight= to Graph.from_arrays",
     "batch": "name it, Graph(..., batch=...), or pass batch= to Graph.from_arrays",
     **GIVE,
+    **dict.fromkeys(
+        LABELS,
+        "labels are for the loss alone, since a model that sees them would learn to copy them; those of vertices in no split may "
+        "be features, in columns that are 0 at all other vertices, and CorrectAndSmooth spreads labels after training",
+    ),
 }
 """The way to give a graph a column that it lacks."""
 

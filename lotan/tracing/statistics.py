@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Any, cast
 
@@ -14,7 +13,7 @@ from lotan.tracing.recording import Recording
 from lotan.tracing.reductions import Reduction, reduction_of
 from lotan.tracing.refusals import PRODUCT_OF_ROWS, STATISTIC_ALONE, STATISTIC_DIVISOR, layer_of, refusal
 from lotan.tracing.type_totals import TypeTotals
-from lotan.tracing.writing import CallWriter, Unusable, leaves_of
+from lotan.tracing.writing import CallWriter, Moved, leaves_of
 from planner.spec import (
     DROPOUT,
     GREATEST,
@@ -41,24 +40,8 @@ _WITHIN = ("aten.linear.default", "aten.layer_norm.default")
 _KEYWORDS = ("dtype", "correction")
 """The arguments of operators along dimensions that can only be given by name."""
 
-_TURNS = ("t.default", "numpy_T.default", "mT.default")
-_SWAPS = ("transpose.int", "swapaxes.default", "swapdims.default", "permute.default")
 _BY_TOTAL = ("aten.mm.default", "aten.matmul.default")
-"""Operators that turn rows round, some of them with dimensions, and operators that multiply matrices."""
-
-
-@dataclass(frozen=True)
-class Turned(Unusable):
-    """Rows of vertices in the second dimension, which only a product with rows may read."""
-
-    rows: Ref
-
-
-@dataclass(frozen=True)
-class Lifted(Unusable):
-    """Rows of vertices in the second dimension behind one of size 1, which only what takes that one away may read."""
-
-    rows: Ref
+"""Operators that multiply matrices."""
 
 
 class StatisticsWriter(CallWriter):
@@ -131,41 +114,14 @@ class StatisticsWriter(CallWriter):
             found = self._call(node, "aten.sqrt.default", (found,), kind=self._types[found.name])
         self._values[node] = self._as_statistic(node, found, tuple(node.meta["val"].shape))
 
-    def _turned(self, node: Node, name: str) -> Ref | None:
-        """Return the rows that a node turns round, as in x.t(), or None."""
-        x, *dims = node.args
-        value = self._values.get(x) if isinstance(x, Node) else None
-        if not isinstance(value, Ref) or value.name in self._statistics:
-            return None
-        kind = self._types[value.name]
-        swaps = name in _TURNS or (name in _SWAPS and sorted(int(dim) % 2 for dim in leaves_of(dims)) == [0, 1])
-        return value if swaps and kind.rows == "vertex" and len(kind.shape) == 1 else None
-
-    def _lifted(self, node: Node, name: str) -> Ref | None:
-        """Return the rows of vertices to which a node adds a dimension in front, as x.unsqueeze(0) does, or None."""
-        x, *dims = node.args
-        value = self._values.get(x) if isinstance(x, Node) else None
-        if name != "unsqueeze.default" or not isinstance(value, Ref) or value.name in self._statistics:
-            return None
-        return value if self._types[value.name].rows == "vertex" and dims == [0] else None
-
-    def _taken_down(self, node: Node, name: str) -> Ref | None:
-        """Return the rows of vertices from which a node takes a dimension in front, as x.squeeze(0) does, or None."""
-        x, *dims = node.args
-        value = self._values.get(x) if isinstance(x, Node) else None
-        if not isinstance(value, Lifted):
-            return None
-        whole = name == "squeeze.default" and 1 not in self._types[value.rows.name].shape
-        first = dims in ([0], [[0]]) and name in ("squeeze.dim", "squeeze.dims")
-        return value.rows if whole or first or (name == "select.int" and dims == [0, 0]) else None
-
     def _has_turned(self, node: Node) -> bool:
-        return isinstance(self._values.get(cast(Node, node.args[0])), Turned)
+        value = self._values.get(cast(Node, node.args[0]))
+        return isinstance(value, Moved) and value.axis == 1 and len(self._types[value.rows.name].shape) == 1
 
     def _products(self, node: Node) -> Ref:
         """Write the sum over all vertices of x[v] y[v]^T, for x.t() @ y. Its shape is [width of x, width of y]."""
         turned = self._values[cast(Node, node.args[0])]
-        assert isinstance(turned, Turned)
+        assert isinstance(turned, Moved)
         y = self._argument(node, node.args[1])
         kinds = [self._types.get(one.name) if isinstance(one, Ref) else None for one in (turned.rows, y)]
         if any(one is None or (one.rows, len(one.shape), one.dtype) != ("vertex", 1, "float32") for one in kinds):

@@ -31,12 +31,12 @@ from lotan.tracing.forms import (
     part_form,
 )
 from lotan.tracing.learned import OTHER_LOOKUP, PADDED
+from lotan.tracing.moved_rows import MovedRowsWriter
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import (
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
-    MOVED_ROWS,
     NO_FEATURES,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
@@ -45,8 +45,8 @@ from lotan.tracing.refusals import (
     layer_of,
     refusal,
 )
-from lotan.tracing.statistics import EXPAND, Lifted, StatisticsWriter, Turned
-from lotan.tracing.writing import Unusable, describe, leaves_of
+from lotan.tracing.statistics import EXPAND
+from lotan.tracing.writing import Moved, Unusable, describe, leaves_of
 from planner.spec import (
     LEARNED_ROWS,
     Argument,
@@ -78,7 +78,7 @@ class _VertexNumbers(Unusable):
     """The numbers 0, 1, ... of all vertices, by which learned rows may be looked up."""
 
 
-class Transcript(StatisticsWriter):
+class Transcript(MovedRowsWriter):
     """Writes a Spec, node by node.
 
     Args:
@@ -216,12 +216,6 @@ class Transcript(StatisticsWriter):
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
             self._values[node] = unread
-        elif (lifted := self._lifted(node, name)) is not None:
-            self._values[node] = Lifted(f"{short_name(str(node.target))} {MOVED_ROWS}", lifted)
-        elif (rows := self._taken_down(node, name)) is not None:
-            self._values[node] = rows
-        elif (turned := self._turned(node, name)) is not None:
-            self._values[node] = Turned(f"{short_name(str(node.target))} {MOVED_ROWS}", turned)
         elif name in _PRODUCTS and self._has_turned(node):
             self._values[node] = self._products(node)
         elif (reduction := self._reduction(node, name)) is not None:
@@ -266,7 +260,8 @@ class Transcript(StatisticsWriter):
                 x, _, end, edges = arguments
                 self._require(node, x, "vertex", None, "x in propagate(graph, x) must hold one row per vertex")
                 kept = (x, end, edges)
-            case "lotan.aggregate":
+            case "lotan.aggregate" | "lotan.quantile":
+                op = "lotan.aggregate"
                 messages, _, _, kind, edges = arguments
                 self._require(node, messages, "edge", edges, "messages must be float32, one row per edge of this layer")
                 kept = (messages, kind, edges)
@@ -304,6 +299,8 @@ class Transcript(StatisticsWriter):
                 return None
             case "lotan.edge_column":
                 kept = arguments[1:]
+            case "lotan.recurrent":
+                kept, self.draws_moved = arguments, True
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
                 kept = (arguments[1],)
         return self._write(node, Form(op, kept))
@@ -358,6 +355,8 @@ class Transcript(StatisticsWriter):
         x, dim, keepdim = extreme_arguments(source)
         if item == 1:
             return self._write(node, Form(argmax, (x, dim, keepdim)))
+        if isinstance(self._values.get(x), Moved):
+            return self._moved_extreme(node, x, dim, keepdim, argmax)
         values = source.meta["val"][0]
         kept = self._type(node, values if keepdim else values.unsqueeze(dim))
         there = ValueType(kept.rows, kept.shape, "int64", kept.edges)
@@ -444,6 +443,8 @@ class Transcript(StatisticsWriter):
 
     def _write(self, node: Node, form: Form) -> None:
         """Write the call of a node."""
+        if not form.op.startswith("lotan.") and self._is_moved(node, form):
+            return self._move(node, form)
         if any(
             isinstance(leaf, Node) and self._is_statistic(leaf) for leaf in leaves_of((form.arguments, form.keywords))
         ):

@@ -24,6 +24,14 @@ class Unusable:
     reason: str
 
 
+@dataclass(frozen=True)
+class Moved(Unusable):
+    """Rows in another dimension than the first, as a value that has them first and all other dimensions in their order."""
+
+    rows: Ref
+    axis: int  # the dimension of the rows in the model
+
+
 class CallWriter:
     """Writes calls one after the other, and knows the values that they make.
 

@@ -43,6 +43,7 @@ class Checkpoint:
     history: list[dict[str, Any]]  # one entry per epoch, as in the report
     identity: dict[str, str]  # what identifies the run: seed, model, graph, optimizer, plan
     schedule: dict[str, Any] = field(default_factory=dict)  # the state_dict of the learning rate's scheduler
+    changes: list[dict[str, Any]] = field(default_factory=list)  # settings with which it went on, with "after_epoch"
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:

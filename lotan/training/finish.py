@@ -59,6 +59,7 @@ def finished(
         peak_memory=peak_memory,
         bytes_moved=bytes_moved,
         batches=batches,
+        changes=learner.state.changes,
     )
     trained = trained_model(job, learner.weights, config)
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,21 @@ import torch
 from lotan.engines.base import Outcome
 from lotan.errors import ConfigurationError, DivergedError
 from lotan.planning.job import Job, identity
+from lotan.settings.changes import PATIENCE, changed_optimizer, copy_numbers
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.row_wise import clip_norm
 from lotan.settings.schedulers import Schedule
 from lotan.stages.metrics import metrics
-from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
+from lotan.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    keep_as_best,
+    load_checkpoint,
+    put_aside,
+    save_checkpoint,
+)
 from lotan.training.early_stopping import EarlyStopping, make_stopping
 from lotan.training.penalty import PenaltyTerm
 from lotan.training.running import update_running
@@ -41,6 +49,8 @@ class State:
     best_weights: Weights
     history: list[dict[str, Any]]  # one entry per epoch, as in the report
     identity: dict[str, str] = field(default_factory=dict)  # what identifies the run; empty without checkpoints
+    # settings that were changed when the run went on, each time with "after_epoch"
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Learner:
@@ -218,6 +228,7 @@ class Learner:
             best_weights=state.best_weights,
             history=state.history,
             identity=state.identity,
+            changes=state.changes,
         )
         save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
 
@@ -251,6 +262,11 @@ class Learner:
         directory = Path(config.checkpoint_dir)
         state.identity = identity(job, config)
         checkpoint = load_checkpoint(directory, state.identity) if config.resume else None
+        if checkpoint is None and config.resume_with:
+            raise CheckpointError(
+                f"resume_with changes settings of a run that goes on, and {directory} holds no checkpoint; name the directory of "
+                "that run, or leave resume_with out"
+            )
         if checkpoint is None:
             put_aside(directory)
             return state
@@ -259,7 +275,7 @@ class Learner:
         self._restore(checkpoint.weights)
         state.optimizer.load_state_dict(checkpoint.optimizer)
         schedule.load(checkpoint.schedule)
-        return State(
+        resumed = State(
             optimizer=state.optimizer,
             schedule=schedule,
             stopping=EarlyStopping(**checkpoint.stopping),
@@ -267,7 +283,26 @@ class Learner:
             best_weights=checkpoint.best_weights,
             history=checkpoint.history,
             identity=state.identity,
+            changes=checkpoint.changes,
         )
+        self._change(resumed, trainable)
+        return resumed
+
+    def _change(self, state: State, trainable: Mapping[str, torch.nn.Parameter]) -> None:
+        """Change the settings with which the run is to go on, and record those that differ from what they were."""
+        config, changes = self.config, dict(self.config.resume_with or {})
+        if not changes:
+            return
+        before = _numbers(state, changes)
+        if PATIENCE in changes:
+            patience = changes.pop(PATIENCE)
+            assert patience is None or isinstance(patience, int)  # the configuration was checked
+            state.stopping.patience = make_stopping(
+                config.monitor, patience, self.job.loss.task, self.job.validation
+            ).patience
+        copy_numbers(changed_optimizer(config).build(trainable, self._by_row), state.optimizer, changes)
+        if _numbers(state, config.resume_with or {}) != before:
+            state.changes.append({"after_epoch": state.epoch, **(config.resume_with or {})})
 
     def restore_best(self) -> None:
         """Load the best weights into the model, if there was an evaluation. `go_on` undoes it."""
@@ -291,6 +326,11 @@ class Learner:
         with torch.no_grad():
             for name, tensor in self.weights.items():
                 tensor.copy_(weights[name])
+
+
+def _numbers(state: State, names: Iterable[str]) -> list[Any]:
+    """Return the values of settings that a run may change, for each group of the optimizer's parameters."""
+    return [state.stopping.patience, *(group.get(name) for group in state.optimizer.param_groups for name in names)]
 
 
 def weights_of(model: torch.nn.Module) -> Weights:

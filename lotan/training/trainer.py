@@ -265,7 +265,8 @@ class Trainer:
             for warning in learner.job.warnings:
                 progress.say(warning)
             if state.epoch:
-                progress.say(f"resumed after epoch {state.epoch}")
+                changes = [f"{name} {value}" for name, value in (self._settled.resume_with or {}).items()]
+                progress.say(f"resumed after epoch {state.epoch}" + (f", with {', '.join(changes)}" if changes else ""))
             while not learner.done:
                 run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
             if learner.lacks_metrics:  # the resumed run ends with an epoch that was not meant to be the last

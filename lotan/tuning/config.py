@@ -56,6 +56,10 @@ def make_configs(options: Mapping[str, Any]) -> tuple[TuneConfig, TrainerConfig,
     """
     own = [item.name for item in fields(TuneConfig)]
     common = [item.name for item in fields(TrainerConfig) if item.name not in {*MEMBER_SETTINGS, *own}]
+    if "resume_with" in options:
+        raise ConfigurationError(
+            "tune got resume_with, which is for one run: train the best model on with lotan.Trainer"
+        )
     for name in options:
         if name in MEMBER_SETTINGS and name not in own:
             raise ConfigurationError(f"tune got {name}, which is each model's own: set it in the grid")

@@ -164,7 +164,7 @@ MODEL = (
     _choice("aggr", ("mean", "max", "sum"), owners=OWN["aggr"]),
     Key("model", "act", "the name of an activation, such as relu", text, owners=(*_LAYERED, "mlp")),
     _choice("norm", (NONE, "layer_norm"), owners=(*_LAYERED, "mlp")),
-    _choice("jk", (NONE, "last", "cat", "max"), owners=_LAYERED),
+    _choice("jk", (NONE, "last", "cat", "max", "lstm"), owners=_LAYERED),
 )
 _DEFAULTS: Mapping[str, Any] = {"lr": 0.01, "weight_decay": WEIGHT_DECAY}
 

@@ -14,7 +14,7 @@ from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken
 from planner.layout import Layout
 from planner.physical import Plan, Stage
-from planner.spec import DRAWS, Call, operator_name
+from planner.spec import DRAWS, Call, operator_name, quantile_of
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep
 from planner.traits import EngineTraits
@@ -23,6 +23,7 @@ from planner.work import Work
 LOSS = 4  # operations on each number of an output, for a loss and its gradient
 BACKWARD_ON_EDGES = 2  # time of autograd's backward on edges, divided by that of forward
 SCATTERED = 0.25  # operations on each number of a row that is summed while it is brought to its edges
+SORTED_ON_EDGES = 30  # operations on each number that a quantile over in-edges sorts twice
 SOFTMAX_ON_EDGES = 5  # operations on each number of a softmax over in-edges that autograd runs
 
 
@@ -141,7 +142,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
     for call in stage.calls:
         if call.type.rows == "none" or operator_name(call.op) in VIEWS:
             continue
-        edges = call.type.edges
+        edges = str(call.arguments[2]) if _sorts(call) else call.type.edges
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
         factors = contracted(stage, call) if is_product(call) else 0
         made = rows * call.type.width
@@ -150,10 +151,17 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
     return total
 
 
+def _sorts(call: Call) -> bool:
+    """Return True if a call takes a quantile over in-edges, which sorts their messages."""
+    return call.op == "lotan.aggregate" and quantile_of(call.arguments[1]) is not None
+
+
 def _operations(stage: Stage, call: Call) -> float:
     """Return the operations counted for each number that a call makes, in a stage that reads edges."""
     if call.op == "lotan.edge_softmax":
         return SOFTMAX_ON_EDGES
+    if _sorts(call):
+        return SORTED_ON_EDGES
     if call.op != "lotan.scatter":
         return 1
     readers = {reader.op for reader in stage.calls if call.output in reader.reads}

@@ -6,6 +6,7 @@ from planner.labels import place
 from planner.nodes import Aggregate, Draw, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree, has_degree
 from planner.rule import NodeRule
+from planner.spec import quantile_of
 
 
 def push_down(node: Node) -> Node | None:
@@ -38,6 +39,8 @@ def push_down(node: Node) -> Node | None:
 
 def declined(node: Node) -> str | None:
     """Return the reason why an aggregate stayed in the DL Engine, and what to write instead, or None."""
+    if isinstance(node, Aggregate) and quantile_of(node.kind) is not None:
+        return f"the quantile of {place(node)} sorts messages, which only stages do; its neighbourhoods are collected"
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
     where = place(node)

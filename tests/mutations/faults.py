@@ -70,6 +70,30 @@ PYTHON = {
         "else rows[-1:]",
         ("stages/test_pieces.py",),
     ),
+    "dimensions are counted as if the rows were first": Fault(
+        LOTAN,
+        "return dim + 1 if dim < axis else dim",
+        "return dim",
+        ("tracing/test_sequences.py::test_the_calls_compute_what_the_model_computes",),
+    ),
+    "an LSTM's last cell is its last output": Fault(
+        LOTAN,
+        "torch.cat([out, cell.transpose(0, 1)], dim=1)",
+        "torch.cat([out, out[:, -1:]], dim=1)",
+        ("stages/test_recurrent.py",),
+    ),
+    "equal messages of a quantile do not share the gradient": Fault(
+        LOTAN,
+        "weight.unsqueeze(1) / alike.clamp(min=1)",
+        "weight.unsqueeze(1) * (alike > 0)",
+        ("stages/test_quantile.py",),
+    ),
+    "a run that goes on keeps its learning rate": Fault(
+        LOTAN,
+        "group.update({name: given[name] for name in names if name in given})",
+        "pass",
+        ("training/test_resume_with.py",),
+    ),
     "a mean is shifted with the variance": Fault(
         PLANNER,
         "if select.arguments[2] == 1:\n        return moment",

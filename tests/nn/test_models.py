@@ -22,6 +22,7 @@ OPTIONS = [
     {"jk": "last"},
     {"jk": "max", "num_layers": 3, "act": "tanh"},
     {"jk": "cat", "out_channels": None},
+    {"jk": "lstm", "num_layers": 3},
 ]
 LAYERS = [
     ("GCN", {"bias": False}),
@@ -82,7 +83,7 @@ def test_norms_without_a_name_here_are_refused_with_what_to_pass(name: str, opti
 
 @pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN", "GAT"])
 @pytest.mark.parametrize(
-    "options", [{"jk": "lstm"}, {"num_layers": 0}, {"in_channels": -1}, {"in_channels": (6, 6)}, {"colour": 1}], ids=str
+    "options", [{"jk": "gru"}, {"num_layers": 0}, {"in_channels": -1}, {"in_channels": (6, 6)}, {"colour": 1}], ids=str
 )
 def test_bad_arguments_are_refused_by_name(name: str, options: dict) -> None:
     arguments = {"in_channels": WIDTH, "hidden_channels": 8, "num_layers": 2, "out_channels": 4, **options}
@@ -97,5 +98,7 @@ def test_unsupported_arguments_of_gat_are_refused(options: dict) -> None:
 
 
 def test_jumping_knowledge_refuses_what_it_cannot_join() -> None:
-    with refuses(ConfigurationError, "JumpingKnowledge", "mode='lstm'", "not supported"):
+    with refuses(ConfigurationError, "JumpingKnowledge", "mode='gru'", "'lstm'"):
+        lotan.nn.JumpingKnowledge("gru")
+    with refuses(ConfigurationError, "JumpingKnowledge", "channels=None"):
         lotan.nn.JumpingKnowledge("lstm")

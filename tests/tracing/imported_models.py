@@ -494,13 +494,31 @@ class SparseTensor(Refused):
         return self.lin(adj_t.set_diag().matmul(x))  # no attribute 'set_diag' | no sparse matrix
 
 
-class Median(Refused):
+class OrderedAggregation(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(6, 3, aggr="lstm")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index)  # LSTMAggregation is not supported | nearest that works is SoftmaxAggregation
+
+
+class NearestQuantile(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(6, 3, aggr=pyg.aggr.QuantileAggregation(0.5, "nearest"))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv(x, edge_index)  # rounds halves by a vertex's position | 'lower'
+
+
+class QuantileOfSome(Refused):
     def __init__(self) -> None:
         super().__init__()
         self.conv = pyg.SAGEConv(6, 3, aggr="median")
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index)  # MedianAggregation is not supported | nearest that works is MeanAggregation
+        return self.conv(x, edge_index[:, edge_index[0] != edge_index[1]])  # over all edges of the graph
 
 
 class Chebyshev(Refused):

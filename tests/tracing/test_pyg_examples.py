@@ -6,7 +6,7 @@ import pytest
 
 from tools.pyg_examples import EXAMPLES, PAGE, reason_against
 
-USUAL = ("dir_gnn", "label_prop", "rgat", "nodeproppred/arxiv (SAGE)")
+USUAL = ("dir_gnn", "geniepath", "label_prop", "rgat", "nodeproppred/arxiv (SAGE)")
 TRAIN, _, DO_NOT = PAGE.read_text().partition("## Models that do not")
 
 

@@ -137,6 +137,7 @@ def asking(**names: object) -> torch.nn.Module:
         ({"x": ..., "edge_index": ..., "batch": ...}, "asks for 'batch' .several graphs"),
         ({"x": ..., "edge_index": ..., "edge_weight": ...}, r"asks for 'edge_weight'.*Graph\(..., weight=...\)"),
         ({"x": ..., "edge_index": ..., "depth": ...}, "asks for 'depth'"),
+        ({"x": ..., "y": ..., "edge_index": ...}, "asks for 'y' .labels as input.*CorrectAndSmooth"),
     ],
 )
 def test_a_column_that_the_graph_lacks_is_named(names: dict[str, object], words: str) -> None:
@@ -171,6 +172,33 @@ def test_a_model_is_as_before() -> None:
     assert {name: dict(vars(module)) for name, module in model.named_modules()} == before
     assert model.conv1.cached
     assert model.conv1._cached_edge_index is kept
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [((1, 2), "a tuple of 2"), ({"out": 1}, "a dict of 1"), (None, "NoneType; expected one tensor")]
+)
+def test_a_second_output_is_refused_with_where_it_belongs(found: object, words: str) -> None:
+    class Several(imported_models.OwnLayer):
+        def forward(self, x: Tensor, edge_index: Tensor) -> object:
+            rows = super().forward(x, edge_index)
+            return found if found is None else type(found)((rows, rows) if isinstance(found, tuple) else {"out": rows})
+
+    with pytest.raises(ModelError, match=words) as refusal:
+        trace(Several(), 6, training=True)
+    assert ("penalty=" in str(refusal.value)) == (found is not None)
+
+
+def test_labels_as_input_are_refused_by_the_layer() -> None:
+    class Masked(imported_models.OwnLayer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.labels = imported_models.pyg.MaskLabel(3, 6)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return super().forward(self.labels(x, x[:, 0].long(), x[:, 0] > 0), edge_index)
+
+    with pytest.raises(ModelError, match=r"'labels'.*MaskLabel is not supported.*CorrectAndSmooth after training"):
+        trace(Masked(), 6, training=True)
 
 
 def test_functions_are_put_back_even_after_a_refusal() -> None:

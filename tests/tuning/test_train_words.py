@@ -73,7 +73,7 @@ def test_they_are_read_as_they_were_given(settings):
 
 
 def test_every_setting_is_said_or_known_not_to_be():
-    results = {"checkpoint_dir", "resume", "log_dir", "mlflow", "progress"}
+    results = {"checkpoint_dir", "resume", "resume_with", "log_dir", "mlflow", "progress"}
     own = {"optimizer", "lr_scheduler", "clip_grad_norm", "seed", "epochs", "patience"}
     assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *BATCHES, *UNSAID, *results, *own}
 

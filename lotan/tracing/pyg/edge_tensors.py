@@ -32,6 +32,10 @@ NOT_TURNED = (
 TURNED_RELATION = (
     "sums where the edges of a relation begin; give the graph the relation with both ends exchanged, and sum along that"
 )
+CHOSEN_QUANTILE = (
+    "takes a quantile over some of the edges, or over edges that count several times; take it over all edges of the graph, or "
+    "give the graph fewer"
+)
 OTHER_EDGES = "reads edges that are not those of the graph; pass on the edge_index that forward is given"
 OTHER_ROWS = "reads rows of another type of vertices than these edges have at their {}, or rows of edges"
 ROWS_BY_GROUP = (
@@ -111,6 +115,11 @@ class Identities(Generic[Meaning]):
 
     def __bool__(self) -> bool:
         return bool(self._held)
+
+
+def with_rows_first(function: Callable[[Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
+    """Return what a function of rows makes of a tensor that has its rows in the dimension `dim`, with them there again."""
+    return function(x.movedim(dim, 0)).movedim(0, dim) if dim % x.dim() else function(x)
 
 
 class EdgeTensors:
@@ -453,6 +462,25 @@ class EdgeTensors:
         if kind == "sum":
             return total
         return total / beside(self._aggregate(times, end, "sum").clamp(min=1), total)
+
+    def quantile(self, messages: Tensor, end: End, kind: str) -> Tensor:
+        """Aggregate edge rows [num_edges, *shape] to the vertices at one end by a quantile, [num_vertices, *shape].
+
+        Args:
+            messages: the rows.
+            end: the end of the edges.
+            kind: the quantile, as in `planner.spec.quantile_of`.
+
+        Raises:
+            ModelError: some edges are left out or count several times, or the messages cannot be computed for the edges turned
+                round.
+        """
+        landing = self._landing(end)
+        if landing.index.times is not None:
+            raise self.refuse(CHOSEN_QUANTILE)
+        messages = messages if landing is end else self.on(messages, landing.index.edges)
+        edges = self.graph.edges(landing.index.edges)
+        return cast(Tensor, torch.ops.lotan.quantile(messages, edges.index, edges.num_vertices, kind, edges.name))
 
     def softmax(self, scores: Tensor, end: End) -> Tensor:
         """Return the softmax of edge rows [num_edges, *shape] over the edges that have a vertex at one end.

@@ -24,6 +24,11 @@ from lotan.tracing.signature import NUMBERS, WHOLE, Wanted
 
 PYG = "torch_geometric"
 
+ALONE = (
+    ". Return the predictions alone: a term of the loss that follows from a vertex's predictions belongs into loss=, and one "
+    "that follows from parameters into penalty=. What else forward makes, the model can return outside training"
+)
+
 
 class Importer:
     """Calls a model with the tensors that its forward asks for.
@@ -139,9 +144,11 @@ def one_tensor(result: Any, refuse: Callable[[str], ModelError]) -> Tensor:
     Raises:
         ModelError: it is something else.
     """
-    if not isinstance(result, Tensor):
-        raise refuse(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
-    return result
+    if isinstance(result, Tensor):
+        return result
+    several = isinstance(result, tuple | list | dict)
+    found = f"a {type(result).__name__} of {len(result)}" if several else type(result).__name__
+    raise refuse(f"forward returns {found}; expected one tensor [num_vertices, outputs]{ALONE if several else ''}")
 
 
 @contextmanager

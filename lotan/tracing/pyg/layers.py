@@ -5,6 +5,7 @@ Such a function takes the edges of the trace, the original forward, the layer, a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,10 @@ from torch import Tensor
 
 from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import ATTENTION
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, beside, with_rows_first
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
+from planner.spec import INTERPOLATIONS
 
 
 def arma_conv(
@@ -158,6 +160,36 @@ def hypergraph_conv(
     return original(layer, x, hyperedge_index, hyperedge_weight, hyperedge_attr, count)  # type: ignore[no-any-return]
 
 
+def quantile_aggregation(
+    tensors: EdgeTensors,
+    original: Any,
+    layer: Any,
+    x: Tensor,
+    index: Tensor | None = None,
+    ptr: Any = None,
+    dim_size: Any = None,
+    dim: int = -2,
+) -> Tensor:
+    """Compute QuantileAggregation and MedianAggregation over the edges that have a vertex at one end."""
+    end = tensors.ends.get(index)
+    if end is None:
+        raise tensors.refuse(
+            f"{type(layer).__name__} takes messages of edges by one end of edge_index; groups have none"
+        )
+    if layer.interpolation not in INTERPOLATIONS:
+        raise tensors.refuse(
+            f"{type(layer).__name__} rounds halves by a vertex's position with interpolation={layer.interpolation!r}; use "
+            f"{', '.join(map(repr, INTERPOLATIONS))}"
+        )
+    numbers = layer._q if isinstance(layer._q, list | tuple) else [layer._q]
+    kinds = [f"quantile:{float(q)!r}:{layer.interpolation}" for q in numbers]
+    found = [with_rows_first(partial(tensors.quantile, end=end, kind=kind), x, dim) for kind in kinds]
+    out = found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+    if not layer.fill_value:
+        return out
+    return out.masked_fill(beside(tensors.count(end) == 0, out), layer.fill_value)
+
+
 LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.cheb_conv", "ChebConv", "", cheb_conv),
     Leaf("torch_geometric.nn.conv.hypergraph_conv", "HypergraphConv", "", hypergraph_conv),
@@ -168,6 +200,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.dna_conv", "Linear", "", grouped_linear),
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
+    Leaf("torch_geometric.nn.aggr.quantile", "QuantileAggregation", "", quantile_aggregation),
     *(Leaf(module, name, "", function) for name, (module, function) in ATTENTION.items()),
 )
 """The layers whose forward a trace replaces, by the names of their classes."""
@@ -192,12 +225,11 @@ REFUSED = {
     "LSTMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
     "GRUAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
     "MLPAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "SortAggregation": ("the neighbours in sorted order", "MaxAggregation"),
-    "MedianAggregation": ("the neighbours in sorted order", "MeanAggregation"),
-    "QuantileAggregation": ("the neighbours in sorted order", "MeanAggregation"),
+    "SortAggregation": ("the neighbours in sorted order", "QuantileAggregation"),
     "MulAggregation": ("products over neighbours", "SumAggregation"),
     "SetTransformerAggregation": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
     "GraphMultisetTransformer": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
+    "MaskLabel": ("labels as input, of which each epoch hides others", "CorrectAndSmooth after training"),
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
     "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),

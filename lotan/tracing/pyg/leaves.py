@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import to_dense_batch
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index, with_rows_first
 from lotan.tracing.pyg.typed_layers import han_group
 
 ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"
@@ -99,18 +99,14 @@ def _normalised(tensors: EdgeTensors, index: Index, weight: Tensor | None, end: 
 
 def softmax(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, **_: Any) -> Tensor:
     """Return the softmax over the edges that have the same vertex at one end."""
-    if dim % src.dim():
-        raise tensors.refuse(ROWS_FIRST)
-    return tensors.softmax(src, end)
+    return with_rows_first(lambda rows: tensors.softmax(rows, end), src, dim)
 
 
 def scatter(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, reduce: str = "sum", **_: Any) -> Tensor:
     """Aggregate edge rows to the vertices at one end."""
-    if dim % src.dim():
-        raise tensors.refuse(ROWS_FIRST)
     if reduce not in _REDUCTIONS:
         raise tensors.refuse(f"aggregates by {reduce!r}; use {', '.join(sorted(set(_REDUCTIONS.values())))}")
-    return tensors.aggregate(src, end, _REDUCTIONS[reduce])
+    return with_rows_first(lambda rows: tensors.aggregate(rows, end, _REDUCTIONS[reduce]), src, dim)
 
 
 def scatter_groups(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.tracing.pyg.attention import ONE_GROUP
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside, with_rows_first
 from lotan.tracing.pyg.recipes import writes_to_input
 
 _SAME_INDEX = ("to", "long", "contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_")
@@ -55,7 +55,7 @@ _COUNTS = ("max", "min", "amax", "amin", "unique", "unique_consecutive", "bincou
 NUMBER_OF_VERTICES = (
     "reads the numbers of vertices out of edge_index; pass num_nodes=x.size(0), and write no vertex's number"
 )
-ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first"
+ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first, or use index_select"
 REARRANGED = (
     "rearranges the edges; turn them round by edge_index.flip(0), and give the graph further edges where it is made, such as "
     "undirected=True for both directions"
@@ -223,11 +223,11 @@ class EdgeMode(TorchFunctionMode):
             return self._of_index(func, name, x, args, kwargs) if is_index else NotImplemented
         if is_index or self._tensors.ends.get(x) is not None:
             raise self._tensors.refuse(AGAIN)
-        if dim % x.dim():
+        if dim % x.dim() and name == "gather":
             raise self._tensors.refuse(ROWS_FIRST)
         if name == "gather" and (index.dim() != x.dim() or index.shape[1:] != x.shape[1:]):
             raise self._tensors.refuse("gather by edges takes an index as wide as the rows; write x[index] instead")
-        return self._tensors.scatter(x, end)
+        return with_rows_first(lambda rows: self._tensors.scatter(rows, end), x, dim)
 
     def _row(self, index: Tensor, item: Any) -> Any:
         """Replace `edge_index[item]` by one end of the edges, by some of the edges, or by the edges turned round."""
@@ -252,6 +252,16 @@ class EdgeMode(TorchFunctionMode):
     def _item(self, x: Tensor, item: Any) -> Any:
         """Replace `x[end]`, `x[end, 0]`, and `x[:x.size(0)]`."""
         place, *others = item if isinstance(item, tuple) else (item,)
+        if (
+            others
+            and isinstance(place, slice)
+            and place == slice(None)
+            and self._tensors.ends.get(others[-1]) is not None
+        ):
+            *others, place = others
+            if all(isinstance(one, slice) and one == slice(None) for one in others):
+                return self._indexed(torch.index_select, "index_select", (x, len(others) + 1, place), {})
+            raise self._tensors.refuse(ROWS_FIRST)
         end = self._tensors.ends.get(place)
         if self._tensors.chooses_all(place) and not others:
             return x
@@ -309,7 +319,7 @@ class EdgeMode(TorchFunctionMode):
         kind = _KINDS.get(given.get("reduce", "sum"))
         if kind is None:
             raise self._tensors.refuse(f"reduces by {given['reduce']!r}; use sum, mean, amax or amin")
-        if not isinstance(rows, Tensor) or given["dim"] % rows.dim():
+        if not isinstance(rows, Tensor) or (end is None and given["dim"] % rows.dim()):
             raise self._tensors.refuse(ROWS_FIRST)
         if kind != "sum" and given.get("include_self", True):
             raise self._tensors.refuse("reduces edges together with what is there already; pass include_self=False")
@@ -318,7 +328,7 @@ class EdgeMode(TorchFunctionMode):
         if end is None:
             total = self._tensors.group_total(rows, given["index"], start.shape[0], kind)
         else:
-            total = self._tensors.aggregate(rows, end, kind)
+            total = with_rows_first(lambda one: self._tensors.aggregate(one, end, kind), rows, given["dim"])
         if self._zeros.get(start) is None:
             if kind != "sum":
                 raise self._tensors.refuse("reduces edges into a tensor that is not new; start from zeros")
