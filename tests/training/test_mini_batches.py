@@ -389,6 +389,31 @@ def test_batches_on_blocks_are_explained() -> None:
     assert job.epoch_seconds > sampling.drawing_seconds > 0
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        (
+            pyg.GCN(WIDTH, 4, 2, OUT, norm="batch_norm"),
+            {},
+            "running statistics, such as BatchNorm's: take engine 'local'",
+        ),
+        (pyg.GraphSAGE(WIDTH, 4, 2, OUT, flow="target_to_source"), {}, "the model sums along edges turned round"),
+        (
+            lotan.nn.GraphSAGE(WIDTH, 4, 2, OUT),
+            {"order": "fixed until the elbow"},
+            "the order is 'fixed until the elbow'",
+        ),
+    ],
+    ids=["running statistics", "edges turned round", "fixed order"],
+)
+def test_batches_that_spark_does_not_draw_are_refused(model: torch.nn.Module, options: dict, said: str) -> None:
+    trainer = lotan.Trainer(
+        model, sample(seed=5).graph, regime=lotan.MiniBatch(4, (2, 2), **options), engine="blocks", eval_every=1
+    )
+    with pytest.raises(ConfigurationError, match=f"regime MiniBatch on engine 'blocks' .*{said}"):
+        trainer.job  # noqa: B018 - making the job is what is refused
+
+
 def test_a_regime_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="regime is 'mini'"):
         lotan.TrainerConfig(regime="mini")
