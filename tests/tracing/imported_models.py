@@ -244,6 +244,7 @@ class Relations(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = pyg.RGATConv(6, 4, num_relations=3, attention_mechanism="within-relation", heads=2, edge_dim=2)
+        torch.nn.init.zeros_(self.first.l2)  # which PyG leaves as memory was, NaN or any number
         self.second = pyg.FastRGCNConv(8, 3, num_relations=3, num_bases=2)
         self.embedding = torch.nn.Embedding(4, 3)  # of the types and the self-loops
         self.weights = torch.nn.Linear(4, 1)
