@@ -126,18 +126,28 @@ def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int
     of_edges = [(stage, within) for stage, within in trained_stages(plan) if stage.edge_sets]
     kept = sum(_local_kept(stage, within, statistics) for stage, within in of_edges)
     turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
-    hand = max(
-        (_step_in_hand(plan, step, steps, statistics, layout) for steps in plan.passes for step in steps), default=0
-    )
+    in_hand = [
+        _step_in_hand(plan, step, sizes, statistics, layout)
+        for steps in plan.passes
+        for sizes in [columns_bytes(plan, steps, statistics)]
+        for step in steps
+    ]
     static = sum(column_bytes(column, statistics) for column in stay) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     copied = COPIED_BYTES + _learned_held(plan, statistics)
-    return reading_bytes(statistics) + static + kept + turned + hand + scratch + copied
+    return reading_bytes(statistics) + static + kept + turned + max(in_hand, default=0) + scratch + copied
 
 
-def _step_in_hand(plan: Plan, step: Step, steps: Sequence[Step], statistics: Statistics, layout: Layout) -> int:
-    """Return the bytes of the columns in files that a step of a pass has in hand at one time."""
-    sizes = columns_bytes(plan, steps, statistics)
+def _step_in_hand(plan: Plan, step: Step, sizes: Mapping[str, int], statistics: Statistics, layout: Layout) -> int:
+    """Return the bytes of the columns in files that a step of a pass has in hand at one time.
+
+    Args:
+        plan: The plan.
+        step: The step.
+        sizes: The bytes of each column of its pass, by name.
+        statistics: The sizes of the graph.
+        layout: The chunks and the threads.
+    """
     touched = sum(sizes.get(name, 0) for name in {*step.reads, *step.makes})
     part = min(1.0, rows_in_hand(statistics.vertices, layout.cores, layout.chunk_rows) / max(1, statistics.vertices))
     if isinstance(step, PropagateStep):
