@@ -17,7 +17,7 @@ from lotan.batch.model_batch import ModelBatch
 from lotan.graph import Graph
 from lotan.ml.grid_estimator import GridEstimator
 from lotan.ml.model import GNNModel
-from lotan.ml.modules import make_module, make_optimizer
+from lotan.ml.modules import make_module, training_settings
 from lotan.ml.params import GNNParams
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
@@ -61,13 +61,8 @@ class GNNEstimator(GridEstimator[M], GNNParams, Generic[M]):
             run = Trainer(
                 self._module(prepared),
                 prepared.graph,
-                optimizer=make_optimizer(self),
-                lr_scheduler=self.value("lrScheduler"),
-                clip_grad_norm=self.value("clipGradNorm"),
-                epochs=self.value("epochs"),
-                patience=self.value("patience"),
-                seed=self.value("seed"),
                 task=self.task,
+                **training_settings(self),
                 **self.options(),
             ).fit()
         return self._model_of(run.model, prepared, Summary.of(run))
@@ -107,15 +102,7 @@ class GNNEstimator(GridEstimator[M], GNNParams, Generic[M]):
                 return [estimator._ended(batch, number, prepared) for number, estimator in enumerate(estimators)]
 
     def _member(self, prepared: Prepared) -> Member:
-        return Member(
-            self._module(prepared),
-            optimizer=make_optimizer(self),
-            lr_scheduler=self.value("lrScheduler"),
-            clip_grad_norm=self.value("clipGradNorm"),
-            seed=self.value("seed"),
-            epochs=self.value("epochs"),
-            patience=self.value("patience"),
-        )
+        return Member(self._module(prepared), **training_settings(self))
 
     def _ended(self, batch: ModelBatch, number: int, prepared: Prepared) -> M:
         state = batch.states[number]

@@ -19,7 +19,7 @@ from lotan.ml.grid_estimator import GridEstimator
 from lotan.ml.held_model import HeldModel, check_new
 from lotan.ml.link_params import OF_ONE_LINK_MODEL, LinkParams
 from lotan.ml.link_tables import check_pairs, graph_of_links, rows_in_spark, score_column, with_rows
-from lotan.ml.modules import make_module, make_optimizer
+from lotan.ml.modules import make_module, training_settings
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table
 from lotan.nn.named_models import STOCK
@@ -135,9 +135,7 @@ class GNNLinkPredictor(GridEstimator[GNNLinkPredictionModel], LinkParams):
         return graph_of_links(self, self._given, dataset)
 
     def _trainer(self, graph: Graph) -> Trainer:
-        member = self._member(graph)
-        own = {name: getattr(member, name) for name in ("optimizer", "lr_scheduler", "clip_grad_norm", "epochs")}
-        return Trainer(member.model, graph, **own, patience=member.patience, seed=member.seed, **self.options())
+        return Trainer(self._member(graph).model, graph, **training_settings(self), **self.options())
 
     def _member(self, graph: Graph) -> Member:
         width = graph.statistics.width
@@ -148,12 +146,7 @@ class GNNLinkPredictor(GridEstimator[GNNLinkPredictionModel], LinkParams):
             )
         return Member(
             make_module(self, self._factory, width, self.value("hiddenChannels")),
-            optimizer=make_optimizer(self),
-            lr_scheduler=self.value("lrScheduler"),
-            clip_grad_norm=self.value("clipGradNorm"),
-            seed=self.value("seed"),
-            epochs=self.value("epochs"),
-            patience=self.value("patience"),
+            **training_settings(self),
             regime=self.regime(),
             task=self.link_task(),
         )

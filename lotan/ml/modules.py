@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from lotan.ml.params import GraphParams
@@ -33,6 +35,22 @@ def make_module(params: GraphParams, factory: Factory | None, in_channels: int, 
     if factory is not None or kind not in STOCK or kind in OWN["heads"]:
         arguments["heads"] = params.value("heads")
     return made(factory or factory_of(kind, "modelType"), arguments, params.value("seed"), "the model's factory")
+
+
+def training_settings(params: GraphParams) -> dict[str, Any]:
+    """Return the settings of one model's training that the Params describe, as keyword arguments of a Trainer or a Member.
+
+    Raises:
+        ConfigurationError: the optimizer is unknown, or refuses an argument.
+    """
+    return {
+        "optimizer": make_optimizer(params),
+        "lr_scheduler": params.value("lrScheduler"),
+        "clip_grad_norm": params.value("clipGradNorm"),
+        "seed": params.value("seed"),
+        "epochs": params.value("epochs"),
+        "patience": params.value("patience"),
+    }
 
 
 def make_optimizer(params: GraphParams) -> Optimizer:
