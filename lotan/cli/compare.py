@@ -8,10 +8,7 @@ from typing import Any
 
 from lotan.cli.graph_options import add_graph_options, open_graph
 from lotan.cli.options import (
-    add_link_options,
-    add_model_options,
-    add_plan_options,
-    add_training_options,
+    add_run_options,
     loss_settings,
     number,
     plan_settings,
@@ -23,10 +20,7 @@ from lotan.errors import ConfigurationError
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a training run, and those for the target and the output."""
     add_graph_options(parser)
-    add_model_options(parser)
-    add_training_options(parser)
-    add_link_options(parser)
-    add_plan_options(parser)
+    add_run_options(parser)
     group = parser.add_argument_group("comparison")
     group.add_argument(
         "--target",

@@ -43,6 +43,14 @@ def number(kind: type[int] | type[float], least: float, below: float | None = No
     return parse
 
 
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a training run, but for those of the graph and of its results."""
+    add_model_options(parser)
+    add_training_options(parser)
+    add_link_options(parser)
+    add_plan_options(parser)
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that describe the model."""
     group = parser.add_argument_group("model")

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from lotan.cli.collecting import rare_collections
 from lotan.cli.graph_options import add_graph_options, graph_said, open_graph
 from lotan.cli.options import (
-    add_link_options,
-    add_model_options,
-    add_plan_options,
-    add_training_options,
+    add_run_options,
     loss_settings,
     plan_settings,
     task_of,
@@ -30,10 +27,7 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options of a training run."""
     add_graph_options(parser)
-    add_model_options(parser)
-    add_training_options(parser)
-    add_link_options(parser)
-    add_plan_options(parser)
+    add_run_options(parser)
     add_result_options(
         parser.add_argument_group("results"),
         checkpoint_dir="write a checkpoint to DIR after every epoch (default: none)",
