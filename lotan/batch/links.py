@@ -18,8 +18,7 @@ from lotan.memory.limit import MemoryLimit
 from lotan.planning.job import Job
 from lotan.results.report import plan_figures
 from lotan.settings.config import TrainerConfig
-from lotan.settings.regimes import MiniBatch
-from lotan.settings.tasks import LinkPrediction, excludes_targets
+from lotan.settings.tasks import LinkPrediction
 from planner.explain import duration
 from planner.regime import hops_of_plan
 from planner.shares import DRIVER_BYTES
@@ -57,29 +56,17 @@ class LinkJob:
         return 4 * COPIES * (own + sum(parameter.numel() for parameter in self.job.decoder.parameters()))
 
 
-def shared_batches(jobs: Sequence[LinkJob], epochs: int) -> LinkBatches | None:
-    """Return the mini-batches that models share; None if they train on the full batch.
+def shared_batches(jobs: Sequence[LinkJob], epochs: int) -> LinkBatches:
+    """Return the mini-batches that models share.
 
     Args:
-        jobs: The jobs of the models, which share draws.
+        jobs: The jobs of the models, which share draws and train on mini-batches.
         epochs: The last epoch for which batches are prepared.
     """
     first = jobs[0]
-    if not isinstance(first.config.regime, MiniBatch):
-        return None
     assert first.job.linked is not None
     plans = [one.job.batch.plan for one in jobs if one.job.batch is not None]
-    excluded = excludes_targets(first.task)
-    return LinkBatches(
-        first.job.linked,
-        plans,
-        first.config.regime,
-        first.task,
-        excluded,
-        epochs,
-        first.config.chunk_rows,
-        first.job.both,
-    )
+    return LinkBatches(first.job.linked, plans, first.config, epochs, first.job.both)
 
 
 def divide_links(jobs: Sequence[LinkJob], numbers: Sequence[int], most: int | None) -> list[list[int]]:

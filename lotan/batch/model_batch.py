@@ -403,7 +403,7 @@ class ModelBatch:
         return open_batches(engine, first.graph, self._training_plan(together).plan, config, first.both, epochs)
 
     def _mini_batches(
-        self, together: Sequence[int], opened: Callable[[int], TrainingBatches | None]
+        self, together: Sequence[int], opened: Callable[[int], TrainingBatches]
     ) -> TrainingBatches | None:
         """Return the mini-batches of the members that train together, or None if they train on the whole graph."""
         members, first = tuple(together), self._jobs[together[0]]
@@ -412,9 +412,7 @@ class ModelBatch:
         if self._sampled is None or self._sampled[0] != members:
             self._close_sampled()
             epochs = max(self._members[number].epochs for number in members)
-            batches = opened(epochs)
-            assert batches is not None  # the regime is that of mini-batches
-            self._sampled = members, batches
+            self._sampled = members, opened(epochs)
         return self._sampled[1]
 
     def _close_sampled(self) -> None:

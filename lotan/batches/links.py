@@ -13,8 +13,9 @@ from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph.row_keys import edge_keys
 from lotan.links.examples import LinkGraph
 from lotan.links.pairs import Negatives, Pairs
+from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
-from lotan.settings.tasks import LinkPrediction
+from lotan.settings.tasks import LinkPrediction, excludes_targets
 from lotan.stages.randomness import Randomness
 from planner.physical import Plan
 
@@ -25,11 +26,8 @@ class LinkBatches(Batches):
     Args:
         linked: The graph and its links.
         plans: The plan of a batch for each model. All read as many hops.
-        regime: The sampling of batches.
-        task: The task.
-        exclude: True to leave the batch's own links out of its messages.
+        config: The settings of a run, whose regime is MiniBatch and whose task is a link task.
         epochs: The last epoch for which batches are prepared.
-        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         both: True to draw out-edges too.
     """
 
@@ -37,15 +35,15 @@ class LinkBatches(Batches):
         self,
         linked: LinkGraph,
         plans: Sequence[Plan],
-        regime: MiniBatch,
-        task: LinkPrediction,
-        exclude: bool,
+        config: TrainerConfig,
         epochs: int,
-        chunk_rows: int | None = None,
-        both: bool = False,
+        both: bool,
     ) -> None:
+        regime, task, chunk_rows = config.regime, config.task, config.chunk_rows
+        assert isinstance(regime, MiniBatch)
+        assert isinstance(task, LinkPrediction)
         self.negatives = Negatives(linked.links, task)
-        self._linked, self._exclude = linked, exclude
+        self._linked, self._exclude = linked, excludes_targets(task)
         training, keys = self.negatives.training, linked.graph.arrays().keys
         self._of_links = edge_keys(keys[training.src], keys[training.dst], training.numbers)
         self._pairs: dict[int, Pairs] = {}  # by the id of the batch's graph, from its preparation until it trains

@@ -19,8 +19,7 @@ from lotan.engines.opening import open_engine
 from lotan.graph import Graph
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
-from lotan.settings.regimes import MiniBatch
-from lotan.settings.tasks import LinkPrediction, excludes_targets
+from lotan.settings.tasks import LinkPrediction
 from lotan.training.learner import Learner
 from lotan.training.link_passes import LinkPasses
 from lotan.training.loaded_engine import LoadedEngine
@@ -132,13 +131,11 @@ def _batches(engine: Engine, job: Job, config: TrainerConfig) -> TrainingBatches
     return None if job.batch is None else open_batches(engine, job.graph, job.batch.plan, config, job.both)
 
 
-def _link_batches(job: Job, config: TrainerConfig, task: LinkPrediction) -> LinkBatches | None:
+def _link_batches(job: Job, config: TrainerConfig) -> LinkBatches | None:
     """Return the mini-batches of a link task; None: it trains on the full batch."""
-    if job.batch is None or job.linked is None or not isinstance(config.regime, MiniBatch):
+    if job.batch is None or job.linked is None:
         return None
-    excluded = excludes_targets(task)
-    plans, regime = [job.batch.plan], config.regime
-    return LinkBatches(job.linked, plans, regime, task, excluded, config.epochs, config.chunk_rows, job.both)
+    return LinkBatches(job.linked, [job.batch.plan], config, config.epochs, job.both)
 
 
 @contextmanager
@@ -164,7 +161,7 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         engine.load(job.graph, job.plan)
         if isinstance(config.task, LinkPrediction):
             assert isinstance(engine, LocalEngine)  # the settings refuse others
-            of_links = _link_batches(job, config, config.task)
+            of_links = _link_batches(job, config)
             if of_links is not None:
                 opened.enter_context(closing(of_links))
             yield LinkPasses(engine, learner, config.task, of_links)

@@ -64,7 +64,7 @@ def load_batch(edges: GraphArrays, plan: Plan, chunk_rows: int | None, given: Fr
         edges: The edges, of `sampled_edges`.
         plan: The plan of a batch.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
-        given: What comes from the whole graph. Its column `split` is that of `only_targets`.
+        given: The columns that come from the whole graph, with `only_targets` for their `split`.
     """
     loaded = LoadedGraph(edges, plan, chunk_rows, given)
     for step in plan.train:
