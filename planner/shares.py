@@ -13,7 +13,10 @@ MIB = 1 << 20
 
 DRIVER_BYTES = 840 * MIB  # this process: 560 imported, 820 with a traced model; Spark's client adds little
 ROUTER_BYTES = 24 * MIB
-WORKER_BYTES = 360 * MIB  # a DL worker without shared libraries: 305 of its own, and the scratch of a chunk
+FORK_SERVER_BYTES = 300 * MIB  # what workers are forked from, without shared libraries: 260 of its own
+WORKER_BYTES = (
+    80 * MIB
+)  # a DL worker beside what it shares with that process: 20 of its own, and the scratch of a chunk
 JVM_BYTES = 500 * MIB  # Spark's JVM without its heap: classes, compiled code, stacks, buffers
 SPARK_PYTHON_BYTES = 190 * MIB  # Python process of a Spark task on rows: 130 on a small graph
 MALLOC_ARENAS = "2"  # for glibc in a process with a limit; by default it has eight a core, and returns no memory
@@ -47,9 +50,9 @@ class Shares:
 
 def fixed_bytes(crew: Crew) -> int:
     """Return the bytes that the processes take before they hold a row."""
-    router = ROUTER_BYTES if crew.workers else 0
+    shared = ROUTER_BYTES + FORK_SERVER_BYTES if crew.workers else 0
     python = crew.tasks * SPARK_PYTHON_BYTES if crew.spark_python else 0
-    return DRIVER_BYTES + router + crew.workers * WORKER_BYTES + JVM_BYTES + python
+    return DRIVER_BYTES + shared + crew.workers * WORKER_BYTES + JVM_BYTES + python
 
 
 def divide(limit: int, crew: Crew, saved: int | None = None) -> Shares:

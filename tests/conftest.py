@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lotan.hosts.fork_server import held
 from lotan.hosts.jar import JAR
-from lotan.hosts.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings, child_environment
 from tests.leaks import Snapshot, is_watched_as_a_whole
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,7 +97,14 @@ def spark_defaults(temporary_folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(temporary_folder: Path, spark_defaults: None) -> Iterator[SparkSession]:
+def fork_server(temporary_folder: Path) -> Iterator[None]:
+    """Loads torch once for the workers of all sessions that run beside the suite's Spark."""
+    with held(child_environment(SessionSettings().threads)):
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(temporary_folder: Path, spark_defaults: None, fork_server: None) -> Iterator[SparkSession]:
     """The one Spark session of the suite: local[2], quiet. Tests of another master start a process of their own."""
     builder = SparkSession.builder.master("local[2]").appName("lotan-tests")
     settings = {
@@ -120,7 +128,7 @@ def spark(temporary_folder: Path, spark_defaults: None) -> Iterator[SparkSession
 
 
 @pytest.fixture(scope="session")
-def workers(temporary_folder: Path) -> Iterator[Session]:
+def workers(temporary_folder: Path, fork_server: None) -> Iterator[Session]:
     """A Router with two workers, for all tests that neither kill them nor give them other settings."""
     with Session(SessionSettings(workers=2)) as session:
         yield session

@@ -14,13 +14,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from lotan.borders import translated
 from lotan.errors import ConfigurationError, EngineError
+from lotan.hosts import fork_server
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.errors import DeadlineError
@@ -42,6 +42,13 @@ def worker_environment(threads: int, capped: bool = False) -> dict[str, str]:
     # MKL takes one code path for a matrix product wherever its operands are in memory, so a rerun gives the same bits
     needed = {"OMP_NUM_THREADS": str(threads), "MKL_CBWR": "AUTO,STRICT"}
     return needed | {"MALLOC_ARENA_MAX": MALLOC_ARENAS} if capped else needed
+
+
+def child_environment(threads: int, capped: bool = False) -> dict[str, str]:
+    """Return the variables of a process that is started here: this process's own, the checkout, and a worker's."""
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
+    return worker_environment(threads, capped) | environment
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,7 @@ class Session:
         self._stopping = threading.Event()
         self._respawned = 0
         self._watcher: threading.Thread | None = None
+        self._fork_server: fork_server.ForkServer | None = None
         self.link: CoordinatorLink | None = None
         try:
             self._start()
@@ -154,7 +162,17 @@ class Session:
     def _start_router(self, bind: str = "tcp://127.0.0.1:*") -> str:
         words = ["messenger.router_process", "--exit-with-parent", "--bind", bind]
         words += [] if self.settings.keys is None else ["--keys", str(self.settings.keys)]
-        child = self._spawn("router", words, subprocess.PIPE)
+        with self._lock:
+            self._refuse_if_closed()
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                stdin=subprocess.PIPE,  # the end of this stream tells the child that we are gone
+                stdout=subprocess.PIPE,
+                env=child_environment(self.settings.threads, self.settings.capped),
+                start_new_session=True,  # Ctrl-C is handled by this process alone
+            )
+            child = _Child("router", process, is_worker=False)
+            self._children.append(child)
         assert child.process.stdout is not None
         line = _read_line(child.process.stdout, self.settings.start_seconds)
         if not line:
@@ -172,25 +190,23 @@ class Session:
         words += [] if settings.spill is None else ["--spill", settings.spill]
         if settings.keys is not None:
             words += ["--keys", str(settings.keys)]
-        self._spawn(name, ["lotan.worker", *words], subprocess.DEVNULL)
-
-    def _spawn(self, name: str, words: Sequence[str], stdout: int) -> _Child:
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        environment = worker_environment(self.settings.threads, self.settings.capped) | environment
+        environment = child_environment(settings.threads, settings.capped)
         with self._lock:
-            if self._stopping.is_set():
-                raise EngineError("the session is closed")
-            process = subprocess.Popen(
-                [sys.executable, "-m", *words],
-                stdin=subprocess.PIPE,  # the end of this stream tells the child that we are gone
-                stdout=stdout,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is handled by this process alone
-            )
-            child = _Child(name, process, is_worker=name != "router")
-            self._children.append(child)
-        return child
+            self._refuse_if_closed()
+            if self._fork_server is None or not self._fork_server.runs:
+                self._free_fork_server()
+                self._fork_server = fork_server.shared(environment)
+            process = self._fork_server.start(words, environment)
+            self._children.append(_Child(name, process, is_worker=True))
+
+    def _refuse_if_closed(self) -> None:
+        if self._stopping.is_set():
+            raise EngineError("the session is closed")
+
+    def _free_fork_server(self) -> None:
+        server, self._fork_server = self._fork_server, None
+        if server is not None:
+            fork_server.free(server)
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
@@ -254,6 +270,8 @@ class Session:
             child.wait(max(0.0, deadline - time.monotonic()))
         for child in children:
             child.free()
+        with self._lock:
+            self._free_fork_server()
 
 
 @dataclass(eq=False)
@@ -261,7 +279,7 @@ class _Child:
     """A process that this session has started."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | fork_server.ForkedProcess
     is_worker: bool
 
     @property

@@ -21,6 +21,7 @@ from lotan.batch.model_batch import ModelBatch
 from lotan.engines.local import LocalEngine
 from lotan.hosts.jar import JAR
 from lotan.planning.job import Job
+from lotan.worker.fork_server import WORKER_TITLE
 from planner.footprint import Footprint
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
@@ -455,7 +456,7 @@ def test_a_worker_killed_in_the_middle_costs_no_bit(spark: SparkSession, few):
     def kill(number: int, entry: dict[str, Any]) -> None:
         if (number, entry["epoch"]) == (0, 1):
             started = [p for p in psutil.Process().children(recursive=True) if p not in others]
-            worker = next(p for p in started if "lotan.worker" in p.cmdline())
+            worker = next(p for p in started if p.name() == WORKER_TITLE)
             worker.kill()
             worker.wait(10)
             killed.append(worker.pid)

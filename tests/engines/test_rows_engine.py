@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +28,7 @@ from tests.engines.faults import Fault, inject
 from tests.engines.models import MODELS, OUT, WIDTH, Model, gcn_forward, gcn_spec
 from tests.engines.physical import implied_shuffles
 from tests.exactness.steps import at_night
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -339,10 +338,3 @@ def test_what_a_stage_cannot_do_is_told_in_a_sentence(
         assert "partition" in text
         assert "attempt 1 of" in text
         assert len(text.splitlines()) == 1
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        threading.Event().wait(0.05)

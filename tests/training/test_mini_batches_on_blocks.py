@@ -24,6 +24,7 @@ from lotan.batches.spark_tasks import SendTask
 from lotan.errors import EngineError
 from lotan.hosts.jar import JAR
 from lotan.results.run import Run
+from lotan.worker.fork_server import WORKER_TITLE
 from tests.training.test_mini_batches import figures
 
 pytestmark = [
@@ -142,7 +143,7 @@ class FaultyTask(SendTask):
 
 def workers_of(process: int) -> list[int]:
     children = psutil.Process(process).children(recursive=True)
-    return sorted(one.pid for one in children if "lotan.worker" in one.cmdline())
+    return sorted(one.pid for one in children if one.name() == WORKER_TITLE)
 
 
 @pytest.mark.nightly
