@@ -575,6 +575,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["regime"] = repr(config.regime)
         settings["order of vertices in a batch"] = f"{job.batch.plan.levels} levels"
         settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
+    if config.tables is not None and config.asynchrony == "plain":
+        settings["asynchrony"] = config.asynchrony
     if job.scores != SCORES:
         settings["scores at one time"] = f"{job.scores}, for the memory limit"
     if job.linked is not None:
