@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shutil
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +38,8 @@ def serve(
         limit: the most bytes that rows and timestamps may take; None for any number (default: None).
         folder: a folder for the table's files, from which it is restored; None if a table that ends is lost (default:
             None).
-        exit_with_parent: if True, end when standard input ends. The parent must give this process a pipe (default: False).
+        exit_with_parent: if True, end when standard input ends, and delete the folder. The parent must give this process a
+            pipe (default: False).
         settings: deadlines and limits (default: `Settings()`).
 
     Raises:
@@ -49,10 +52,18 @@ def serve(
     loop = TableLoop(ZmqHub(bind, settings, keys, allowed), settings, limit, files)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
+    orphaned = threading.Event()
     if exit_with_parent:
-        when_stdin_ends(loop.stop)
+
+        def end() -> None:
+            orphaned.set()
+            loop.stop()
+
+        when_stdin_ends(end)
     print(loop.address, flush=True)
     loop.run()
+    if orphaned.is_set() and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)  # nobody will start this table again
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

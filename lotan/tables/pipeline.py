@@ -62,12 +62,21 @@ class RowPipeline:
 
     def __init__(self, store: TableStore, asynchrony: Asynchrony, seconds: float) -> None:
         self._store, self._records, self._seconds = store, store.records, seconds
+        self._asynchrony = asynchrony
         self._ahead = asynchrony != "none"
         self._control = Control(repairs=asynchrony == "optimistic")
         self._times, self._batches = _Times(), 0
         self._changed = threading.Condition()  # guards the two below
         self._unwritten = 0  # updates that are on their way
         self._failure: BaseException | None = None
+
+    @property
+    def words(self) -> str:
+        """The line of a run's progress about its tables."""
+        return (
+            f"rows: {self._records.count:,} in {len(self._store.links)} tables, each of {4 * self._records.width} bytes with the "
+            f"state of its optimizer; asynchrony: {self._asynchrony}"
+        )
 
     def lent(self, graphs: Iterator[LoadedGraph]) -> Generator[LoadedGraph, None, None]:
         """Yield the batches of an epoch, with the rows of each lent to the model until the next is asked for.

@@ -52,7 +52,8 @@ class TableProcesses:
     """
 
     def __init__(self, count: int, limit: int | None = None) -> None:
-        self._limit, self._respawned = limit, 0
+        self._limit = limit
+        self.restarts = 0  # tables that were started again so far
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._tables: list[_Table] = []
         self._watcher: threading.Thread | None = None
@@ -126,14 +127,14 @@ class TableProcesses:
 
     def _replace(self, table: _Table) -> None:
         """Start a table again that has ended. It has its rows from its files, and its user sends again what it lacks."""
-        if self._respawned >= RESPAWNS:
+        if self.restarts >= RESPAWNS:
             return
-        self._respawned += 1
+        self.restarts += 1
         log.warning(
             "row table %s: its process ended with status %d; another takes its place with its files, and nothing is lost%s",
             table.name,
             table.process.returncode,
-            "" if self._respawned < RESPAWNS else ". It is the last one that is started again",
+            "" if self.restarts < RESPAWNS else ". It is the last one that is started again",
         )
         table.free()
         try:

@@ -1,4 +1,4 @@
-"""What a row table holds of a vertex: its learned rows, and the state that the optimizer has of them, side by side."""
+"""Records of vertices: the learned rows of each, and the state that the optimizer has of them, side by side."""
 
 from __future__ import annotations
 

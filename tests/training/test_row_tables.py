@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,11 @@ from torch import Tensor
 import lotan
 from lotan.errors import ConfigurationError, EngineError
 from lotan.tables.control import Control
-from lotan.tables.pipeline import RowPipeline
 from lotan.tables.processes import TableProcesses
+from messenger.keys import CurveKeys, allowed_keys, create_keys
+from messenger.settings import Settings
+from messenger.sockets import ZmqHub
+from messenger.table_loop import TableLoop
 from tests.exactness.steps import at_night
 from tests.links.graphs import graph as link_graph
 from tests.training.test_learned_rows import Sage, drawn
@@ -113,3 +118,136 @@ def test_plain_asynchrony_loses_updates(tmp_path: Path) -> None:
     here = classified(tmp_path / "here")
     there = classified(tmp_path / "there", tables=1, asynchrony="plain")
     assert not torch.equal(here.model.weights["rows.weight"], there.model.weights["rows.weight"])
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[TableProcesses]:
+    """Collects the tables that runs start."""
+    found: list[TableProcesses] = []
+    before = TableProcesses.__init__
+
+    def remembered(self: TableProcesses, *given: Any) -> None:
+        before(self, *given)
+        found.append(self)
+
+    monkeypatch.setattr(TableProcesses, "__init__", remembered)
+    return found
+
+
+def at_batch(monkeypatch: pytest.MonkeyPatch, numbers: set[int], action: Any) -> None:
+    """Have something happen right before some batches of a run are computed."""
+    before, calls = Control.repair, [0]
+
+    def disturbed(self: Control, *given: Any) -> None:
+        if calls[0] in numbers:
+            action(calls[0])
+        calls[0] += 1
+        before(self, *given)
+
+    monkeypatch.setattr(Control, "repair", disturbed)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("train", "batches"), at_night([(classified, {5}), (linked, {0, 14, 15, 27})], [(classified, {5})])
+)
+def test_a_table_that_is_killed_in_mid_epoch_changes_no_bit(
+    train: Any, batches: set[int], tmp_path: Path, started: list[TableProcesses], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started again with its files, and is sent again what it did not answer."""
+    train(tmp_path / "here")
+    at_batch(monkeypatch, batches, lambda number: os.kill(started[-1].pids[number % 2], signal.SIGKILL))
+    there = train(tmp_path / "there", tables=2)
+    assert_same_bits(tmp_path / "here", tmp_path / "there")
+    assert there.report["mini_batches"]["batches"] > max(batches)
+    assert started[-1].restarts == len(batches)
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+import pytest
+from tests.training import test_row_tables
+with pytest.MonkeyPatch.context() as patch:
+    test_row_tables.at_batch(patch, {8}, lambda number: os.kill(os.getpid(), signal.SIGKILL))
+    test_row_tables.classified(Path(sys.argv[1]), tables=2)
+"""
+
+
+@pytest.mark.chaos
+@pytest.mark.nightly
+def test_a_trainer_that_is_killed_in_mid_epoch_is_resumed_and_its_tables_end(tmp_path: Path) -> None:
+    classified(tmp_path / "here")
+    before = set(Path(tempfile.gettempdir()).glob("lotan-table-*"))
+    done = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path / "there")], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    run = classified(tmp_path / "there", tables=2, resume=True)
+    assert len(run.history) == EPOCHS
+    assert_same_bits(tmp_path / "here", tmp_path / "there")
+    left = lambda: set(Path(tempfile.gettempdir()).glob("lotan-table-*")) - before  # noqa: E731
+    for _ in range(100):
+        if not left():
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"files of tables whose trainer was killed are left: {left()}")
+
+
+def test_tables_that_were_started_by_hand_serve_one_run_after_the_other(tmp_path: Path) -> None:
+    """With keys."""
+    create_keys(tmp_path / "keys")
+    keys = CurveKeys.load(tmp_path / "keys", "router")
+    hub = ZmqHub("tcp://127.0.0.1:*", Settings(), keys, allowed_keys(tmp_path / "keys"))
+    loop = TableLoop(hub)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    try:
+        for name in ("one", "two"):
+            classified(tmp_path / name, tables=loop.address, keys=tmp_path / "keys", epochs=1)
+    finally:
+        loop.stop()
+        thread.join(10)
+    assert_same_bits(tmp_path / "one", tmp_path / "two")
+
+
+REFUSED = [
+    ({"tables": 0}, "tables is 0; expected a number of processes of at least 1"),
+    ({"tables": True}, "tables is True; expected"),
+    ({"tables": "host:5571"}, "expected a number of processes"),
+    ({"tables": "tcp://a:1,tcp://a:1"}, "tcp://a:1 twice"),
+    ({"tables": 1, "regime": lotan.FullBatch()}, "train with regime=lotan.MiniBatch"),
+    ({"tables": 1, "engine": "blocks"}, "tables is for engine 'local', but engine is 'blocks'"),
+    ({"tables": 1, "memory_limit": "2g"}, "memory_limit does not count row tables so far"),
+    ({"tables": 1, "asynchrony": "bounded"}, "asynchrony is 'bounded'; expected 'optimistic' or 'plain' or 'none'"),
+    ({"tables": 1, "table_memory": "much"}, "table_memory is 'much'"),
+    ({"tables": "tcp://a:1", "table_memory": "1m"}, "give `lotan table --memory`"),
+    ({"asynchrony": "none"}, "asynchrony is for learned rows in row tables: give tables too"),
+    ({"table_memory": "1m"}, "table_memory is for learned rows in row tables"),
+]
+
+
+@pytest.mark.parametrize(("settings", "reason"), REFUSED)
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        lotan.TrainerConfig(**{"regime": REGIME, **settings})
+
+
+def test_what_cannot_train_in_tables_is_refused_before_the_first_batch(tmp_path: Path) -> None:
+    given, trained = drawn(5).graph, lotan.nn.GraphSAGE(2, 5, 2, 3)
+    with pytest.raises(ConfigurationError, match="the model has no learned rows"):
+        lotan.Trainer(trained, drawn(5, features=True).graph, regime=REGIME, tables=1, progress=False).fit()
+    with pytest.raises(
+        ConfigurationError, match=r"table_memory: .* 25 rows of 18 numbers .* may hold 1,000; start more"
+    ):
+        classified(tmp_path / "here", tables=2, table_memory=1000)
+    with pytest.raises(ConfigurationError, match="tables has the learned rows of one model so far"):
+        lotan.ModelBatch(given, [lotan.Member(Sage())], regime=REGIME, tables=1)
+
+
+def test_a_table_that_ends_for_good_is_an_error_that_names_it(
+    tmp_path: Path, started: list[TableProcesses], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lotan.tables.processes.RESPAWNS", 0)
+    monkeypatch.setattr("lotan.training.row_tables.SETTINGS", Settings(result_seconds=2.0))
+    at_batch(monkeypatch, {5}, lambda number: os.kill(started[-1].pids[0], signal.SIGKILL))
+    with pytest.raises(EngineError, match="row table"):
+        classified(tmp_path / "there", tables=1)
