@@ -141,6 +141,8 @@ class Batches:
 
     def close(self) -> None:
         """Stop the preparation and free all batches. This may be called twice."""
+        if self.rows is not None:
+            self.rows.stop()
         for future in self._waiting.values():
             future.cancel()
         self._waiting.clear()

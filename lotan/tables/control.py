@@ -104,12 +104,14 @@ class Control:
             self._evict()
             if not self._repairs:
                 return
-            stale = np.zeros(len(places), dtype=bool)
-            for timestamp, (cached, newer) in self._cache.items():  # the newest row of a place comes last
-                _, here, there = np.intersect1d(places, cached, assume_unique=True, return_indices=True)
-                older = timestamps[here] < timestamp
-                rows[here[older]] = newer[there[older]]
-                stale[here[older]] = True
+            latest = timestamps.copy()
+            for timestamp, (cached, newer) in reversed(self._cache.items()):  # the newest row of a place is met first
+                there = np.searchsorted(cached, places)
+                there[there == len(cached)] = 0
+                here = np.flatnonzero((cached[there] == places) & (latest < timestamp))
+                rows[here] = newer[there[here]]
+                latest[here] = timestamp
+            stale = latest > timestamps
             self.figures.repaired += int(stale.sum())
 
     def computed(self, batch: int, places: Places, rows: Rows) -> int:
@@ -124,7 +126,7 @@ class Control:
             del self._in_flight[batch]
             timestamp = self._computed
             self._computed += 1
-            if self._repairs:
+            if self._repairs and len(places):
                 self._cache[timestamp] = places, rows
                 cached = sum(len(each) for each, _ in self._cache.values())
                 self.figures.cached_most = max(self.figures.cached_most, cached)

@@ -1,8 +1,8 @@
 """The pipeline of batches whose learned rows lie in tables: prepare, send, compute, return, update.
 
 Prepare samples a batch, in the thread of `lotan.batches`. Send asks the tables for its rows. Compute is one consumer of
-weights, in the caller's thread: it repairs the rows, runs the pass and takes the step. Return sends the new rows, and update
-is what the tables do with them. Bounded queues lie between, so that a slow stage holds up those before it.
+weights, in the caller's thread: it repairs the rows, runs the pass and takes the step. Return sends the new rows in a thread,
+and update is what the tables do with them. Bounded queues lie between, so that a slow stage holds up those before it.
 
 With asynchrony "none" a batch asks for its rows when the update of the one before is written, in the caller's thread.
 """
@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from lotan.errors import EngineError
 from lotan.settings.row_tables import Asynchrony
 from lotan.tables.control import Control
 from lotan.tables.store import Reading, TableStore
-from messenger.row_table import Places
+from messenger.row_table import Places, Rows
 
 IN_FLIGHT = 4
 """The batches whose rows are on their way at one time, and the batches whose updates are. More would take memory."""
@@ -69,6 +70,8 @@ class RowPipeline:
         self._changed = threading.Condition()  # guards the two below
         self._unwritten = 0  # updates that are on their way
         self._failure: BaseException | None = None
+        self._returning = ThreadPoolExecutor(1, "lotan-rows-return")
+        self._running: Generator[LoadedGraph, None, None] | None = None  # the epoch that was begun last
 
     @property
     def words(self) -> str:
@@ -79,7 +82,7 @@ class RowPipeline:
         )
 
     def lent(self, graphs: Iterator[LoadedGraph]) -> Generator[LoadedGraph, None, None]:
-        """Yield the batches of an epoch, with the rows of each lent to the model until the next is asked for.
+        """Return the batches of an epoch, with the rows of each lent to the model until the next is asked for.
 
         At the end all rows are in this process.
 
@@ -89,6 +92,10 @@ class RowPipeline:
         Raises:
             EngineError: If a table fails, or does not answer.
         """
+        self._running = self._lent(graphs)
+        return self._running
+
+    def _lent(self, graphs: Iterator[LoadedGraph]) -> Generator[LoadedGraph, None, None]:
         sent = self._sent_ahead(graphs) if self._ahead else (self._send(graph) for graph in graphs)
         computing: int | None = None
         try:
@@ -125,6 +132,16 @@ class RowPipeline:
             "rows_repaired": control.repaired,
             "rows_cached": control.cached_most,
         }
+
+    def stop(self) -> None:
+        """End the epoch that runs, if one does because a pass has failed. All rows are as they were before it."""
+        if self._running is not None:
+            self._running.close()
+
+    def close(self) -> None:
+        """End all threads. This may be called twice."""
+        self.stop()
+        self._returning.shutdown()
 
     def _send(self, graph: LoadedGraph) -> _Sent:
         """Ask for the rows of a batch, and have it read them in the order of their vertices."""
@@ -183,9 +200,15 @@ class RowPipeline:
         self._wait_for(IN_FLIGHT - 1 if self._ahead else 0)
         with self._changed:
             self._unwritten += 1
-        self._store.update(one.places, rows, timestamp, lambda error: self._written(timestamp, error))
+        self._returning.submit(self._update, one.places, rows, timestamp)
         if not self._ahead:
             self._wait_for(0)
+
+    def _update(self, places: Places, rows: Rows, timestamp: int) -> None:
+        try:
+            self._store.update(places, rows, timestamp, lambda error: self._written(timestamp, error))
+        except Exception as error:  # the thread that computes raises it
+            self._written(timestamp, error)
 
     def _written(self, timestamp: int, error: BaseException | None) -> None:
         if error is None:

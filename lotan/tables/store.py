@@ -29,10 +29,20 @@ PART_BYTES = 8 << 20
 
 
 class Reading:
-    """Records that tables are asked for."""
+    """Records that tables were asked for. They are put together as answers come, in the threads of the links.
 
-    def __init__(self, width: int, places: Places, parts: list[tuple[Places, Future[Message]]], seconds: float) -> None:
-        self._width, self._places, self._parts, self._seconds = width, places, parts, seconds
+    Args:
+        width: the numbers in a record.
+        parts: for each table the positions of its records among those asked for, and its answer to come.
+        seconds: the deadline of an answer.
+    """
+
+    def __init__(self, width: int, parts: Sequence[tuple[Places, Future[Message]]], seconds: float) -> None:
+        count = sum(len(at) for at, _ in parts)
+        self._rows = np.empty((count, width), dtype=np.float32)
+        self._timestamps = np.empty(count, dtype=np.int64)
+        self._seconds = seconds
+        self._placed = [self._placing(at, answer) for at, answer in parts]
 
     @translated()
     def result(self) -> tuple[Rows, Timestamps]:
@@ -41,12 +51,23 @@ class Reading:
         Raises:
             EngineError: If a table does not answer.
         """
-        rows = np.empty((len(self._places), self._width), dtype=np.float32)
-        timestamps = np.empty(len(self._places), dtype=np.int64)
-        for at, answer in self._parts:
-            found = waited(answer, self._seconds).tensors
-            rows[at], timestamps[at] = found["rows"], found["timestamps"]
-        return rows, timestamps
+        for one in self._placed:
+            waited(one, self._seconds)
+        return self._rows, self._timestamps
+
+    def _placing(self, at: Places, answer: Future[Message]) -> Future[None]:
+        placed: Future[None] = Future()
+
+        def place(found: Future[Message]) -> None:
+            try:
+                tensors = found.result().tensors
+                self._rows[at], self._timestamps[at] = tensors["rows"], tensors["timestamps"]
+                placed.set_result(None)
+            except Exception as error:  # the thread that waits raises it
+                placed.set_exception(error)
+
+        answer.add_done_callback(place)
+        return placed
 
 
 class TableStore:
@@ -119,7 +140,7 @@ class TableStore:
         parts = []
         for link, at in self._divided(places):
             parts.append((at, link.ask(Kind.ROWS, tensors={"places": places[at] // len(self.links)})))
-        return Reading(self.records.width, places, parts, self._settings.result_seconds)
+        return Reading(self.records.width, parts, self._settings.result_seconds)
 
     @translated()
     def update(self, places: Places, rows: Rows, timestamp: int, done: Callable[[BaseException | None], None]) -> None:

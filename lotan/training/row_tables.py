@@ -52,7 +52,7 @@ def row_tables(learner: Learner, config: TrainerConfig) -> Iterator[RowPipeline 
             closing(TableStore(endpoints, Records(learned, learner.state.optimizer), SETTINGS))
         )
         store.fill()
-        yield RowPipeline(store, config.asynchrony, SETTINGS.result_seconds)
+        yield opened.enter_context(closing(RowPipeline(store, config.asynchrony, SETTINGS.result_seconds)))
 
 
 @translated()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import lotan
+from lotan.engines.local import LocalEngine
 from lotan.errors import ConfigurationError, EngineError
 from lotan.tables.control import Control
 from lotan.tables.processes import TableProcesses
@@ -241,6 +242,27 @@ def test_what_cannot_train_in_tables_is_refused_before_the_first_batch(tmp_path:
         classified(tmp_path / "here", tables=2, table_memory=1000)
     with pytest.raises(ConfigurationError, match="tables has the learned rows of one model so far"):
         lotan.ModelBatch(given, [lotan.Member(Sage())], regime=REGIME, tables=1)
+
+
+def test_a_pass_that_fails_leaves_all_rows_and_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the error is held, with all that its traceback refers to."""
+    before, calls = LocalEngine.finish, [0]
+
+    def failing(self: LocalEngine, kept: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 7:
+            raise EngineError("planted")
+        return before(self, kept)
+
+    monkeypatch.setattr(LocalEngine, "finish", failing)
+    model = Sage()
+    with pytest.raises(EngineError, match="planted") as error:
+        lotan.Trainer(model, drawn(5).graph, regime=REGIME, tables=1, progress=False).fit()
+    assert len(model.rows.weight) == len(drawn(5).label)
+    assert not [
+        thread.name for thread in threading.enumerate() if thread.name.startswith(("lotan-rows", "lotan-table"))
+    ]
+    del error
 
 
 def test_a_table_that_ends_for_good_is_an_error_that_names_it(
