@@ -39,8 +39,14 @@ class RowTable:
                 f"{count:,} rows of {width} numbers and their timestamps take {needed:,} bytes, and this table may hold"
                 f" {limit:,}; start more tables, or give each more memory"
             )
-        self.rows: Rows = np.zeros((count, width), dtype=np.float32)
-        self.timestamps: Timestamps = np.full(count, NEVER, dtype=np.int64)
+        try:
+            self.rows: Rows = np.zeros((count, width), dtype=np.float32)
+            self.timestamps: Timestamps = np.full(count, NEVER, dtype=np.int64)
+        except (MemoryError, ValueError):  # a ValueError is numpy's, for more bytes than a machine can have
+            raise TableFullError(
+                f"{count:,} rows of {width} numbers and their timestamps take {needed:,} bytes, which this host does not have;"
+                " start more tables, on other hosts"
+            ) from None
 
     def fill(self, first: int, rows: Rows) -> None:
         """Set some rows that follow each other, as if no batch had updated them.

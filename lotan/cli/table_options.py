@@ -23,7 +23,11 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         help="optimistic: rows are read ahead and repaired, with the results of none; plain: they may be out of date;\n"
         "none: one batch after the other (default: optimistic)",
     )
-    group.add_argument("--table-memory", metavar="SIZE", help="memory for the rows of each table (default: no limit)")
+    group.add_argument(
+        "--table-memory",
+        metavar="SIZE",
+        help="memory for the rows of each table that is started (default: its share of the free memory)",
+    )
 
 
 def table_settings(options: argparse.Namespace) -> dict[str, Any]:

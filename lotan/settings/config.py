@@ -101,7 +101,8 @@ class TrainerConfig:
     tables: int | str | None = None  # None: the rows are in this process
     # Rows of batches in flight: "optimistic" gives the results of "none", "plain" may read old rows, "none" waits for each
     asynchrony: Asynchrony = "optimistic"
-    table_memory: int | str | None = None  # bytes, such as "512m", of the rows in each table; None: no limit
+    # The bytes, such as "512m", of the rows in each table that the run starts; None: its share of the free memory
+    table_memory: int | str | None = None
 
     checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
     resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one

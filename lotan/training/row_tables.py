@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from lotan.borders import translated
-from lotan.errors import ConfigurationError
+from lotan.memory.free import free_memory
 from lotan.settings.byte_sizes import byte_count
 from lotan.settings.config import TrainerConfig
 from lotan.settings.row_tables import addresses_of
@@ -33,7 +33,7 @@ def row_tables(learner: Learner, config: TrainerConfig) -> Iterator[RowPipeline 
         config: The settings of the run. Without `tables`, there is no pipeline.
 
     Raises:
-        ConfigurationError: If the model has no learned rows, or a table cannot hold its part of them.
+        ConfigurationError: If a table cannot hold its part of the rows.
         EngineError: If a table does not start, or does not answer.
     """
     if config.tables is None:
@@ -41,11 +41,6 @@ def row_tables(learner: Learner, config: TrainerConfig) -> Iterator[RowPipeline 
         return
     parameters = dict(learner.model.named_parameters())
     learned = {name: parameters[name] for name in learner.job.train.learned}
-    if not learned:
-        raise ConfigurationError(
-            f"tables is {config.tables!r}, but the model has no learned rows, such as those of lotan.nn.LearnedFeatures: leave "
-            "tables out"
-        )
     with ExitStack() as opened:
         endpoints = _endpoints(config, opened)
         store = opened.enter_context(
@@ -61,5 +56,7 @@ def _endpoints(config: TrainerConfig, opened: ExitStack) -> list[Endpoint]:
         keys = None if config.keys is None else Path(config.keys)
         return [keyed_endpoint(address, keys) for address in addresses]
     assert isinstance(config.tables, int)  # the settings were checked
-    limit = None if config.table_memory is None else byte_count("table_memory", config.table_memory)
+    limit = free_memory() // config.tables
+    if config.table_memory is not None:
+        limit = byte_count("table_memory", config.table_memory)
     return opened.enter_context(closing(TableProcesses(config.tables, limit))).endpoints

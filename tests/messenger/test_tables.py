@@ -116,6 +116,11 @@ def test_a_table_that_cannot_hold_its_rows_says_so() -> None:
             TableFullError, match=r"21 rows of 3 numbers .* take 420 bytes, and this table may hold 400"
         ):
             opened(link, rows(0, COUNT + 1))
+    with table() as (endpoint, connect), linked(endpoint, connect) as link:
+        for count in (1 << 48, 1 << 62):
+            with pytest.raises(TableFullError, match="bytes, which this host does not have"):
+                link.ask(Kind.TABLE, {"what": "open", "count": count, "width": WIDTH}).result(DEADLINE)
+        opened(link, rows(0))
 
 
 def test_a_table_has_one_user_at_a_time() -> None:

@@ -234,7 +234,11 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], 
 def test_what_cannot_train_in_tables_is_refused_before_the_first_batch(tmp_path: Path) -> None:
     given, trained = drawn(5).graph, lotan.nn.GraphSAGE(2, 5, 2, 3)
     with pytest.raises(ConfigurationError, match="the model has no learned rows"):
-        lotan.Trainer(trained, drawn(5, features=True).graph, regime=REGIME, tables=1, progress=False).fit()
+        lotan.Trainer(trained, drawn(5, features=True).graph, regime=REGIME, tables=1, progress=False).explain()
+    shown = lotan.Trainer(Sage(), given, regime=REGIME, tables=2, asynchrony="none").explain()
+    assert "Rows learned, in 2 row tables, with asynchrony 'none': rows.weight 50 rows of 6 numbers" in " ".join(
+        shown.split()
+    )
     with pytest.raises(
         ConfigurationError, match=r"table_memory: .* 25 rows of 18 numbers .* may hold 1,000; start more"
     ):
