@@ -61,10 +61,20 @@ class ConflictError(RemoteError):
     """Two attempts of one partition had different results, although equal attempts must have equal results."""
 
 
+class RowTableError(RemoteError):
+    """A row table was asked for something that it does not have."""
+
+
+class TableFullError(RowTableError):
+    """The rows do not fit into the memory that a row table may use."""
+
+
 _BY_CODE: dict[str, type[RemoteError]] = {
     "stale": StaleEpochError,
     "conflict": ConflictError,
     "no_worker": NoWorkerError,
+    "table": RowTableError,
+    "full": TableFullError,
 }
 
 

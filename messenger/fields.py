@@ -12,7 +12,11 @@ from messenger.settings import Limits
 
 
 class Kind(Enum):
-    """The purpose of a message. In the comments, D is a Dealer, W a worker, C the coordinator and R the Router."""
+    """The purpose of a message.
+
+    In the comments, D is a Dealer, W a worker, C the coordinator, R the Router, T a row table and U its user. A table stands
+    in the Router's place for its users.
+    """
 
     HELLO = "hello"  # D W C -> R: introduces a peer
     WELCOME = "welcome"  # R -> D W C: lets a peer in, with its credits and its heartbeat
@@ -34,6 +38,9 @@ class Kind(Enum):
     ERROR = "error"  # any peer -> any peer
     FORGET = "forget"  # C -> R -> all W: a run is over
     STOP = "stop"  # C -> R -> all W: all end
+    TABLE = "table"  # U -> T: makes a table, fills rows of it or saves it; T -> U: that is done
+    ROWS = "rows"  # U -> T: asks for rows by their places; T -> U: the rows and their timestamps
+    UPDATE = "update"  # U -> T: new rows of a batch; T -> U: the table has them
 
 
 REGION = re.compile(r"lotan-[0-9]{1,10}-[0-9]{1,10}-[0-9a-f]{16}")
@@ -141,6 +148,8 @@ FIELDS: dict[str, Check] = {
     "first": _flag,
     "unmapped": _flag,  # the worker gives the ticket back because it cannot map the Dealer's region
     "what": _name,
+    "width": _count,  # numbers in a row of a table
+    "timestamp": _count,  # the number of a batch in the order of computation
     "program": _map,
     "settings": _map,
     "code": _name,
@@ -170,6 +179,9 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.ERROR: ("code", "text"),
     Kind.FORGET: ("run",),
     Kind.STOP: (),
+    Kind.TABLE: ("run", "seq", "what"),
+    Kind.ROWS: ("run", "seq"),
+    Kind.UPDATE: ("run", "seq", "timestamp"),
 }
 
 OPTIONAL: dict[Kind, tuple[str, ...]] = {
@@ -179,7 +191,15 @@ OPTIONAL: dict[Kind, tuple[str, ...]] = {
     Kind.DATA: ("ticket", "chunk", "run", "name", "epoch", "program", "settings"),
     Kind.FETCH: ("name", "epoch"),
     Kind.LOST: ("ticket", "name", "unmapped"),
-    Kind.ERROR: (*_JOB, "ticket", "chunk", "what", "name"),  # what, run, name and epoch repeat a FETCH that failed
+    Kind.TABLE: ("count", "width", "first_row"),
+    Kind.ERROR: (
+        *_JOB,
+        "ticket",
+        "seq",
+        "chunk",
+        "what",
+        "name",
+    ),  # what, run, name and epoch repeat a FETCH that failed
 }
 
 

@@ -15,6 +15,7 @@ from messenger.settings import Settings
 from messenger.transport import ROUTER, Link
 
 DEALER_ROLE, WORKER_ROLE, COORDINATOR_ROLE = "dealer", "worker", "coordinator"
+USER_ROLE = "trainer"  # a user of a row table, which stands in the Router's place for it
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ def peer_name(identity: bytes) -> str:
     return f"{role} {rest.rpartition('/')[0]!r}"
 
 
+def host_of(role: str) -> str:
+    """Return the name of what lets peers of a role in."""
+    return "row table" if role == USER_ROLE else "Router"
+
+
 def say_hello(link: Link, role: str, name: str, settings: Settings) -> None:
     """Introduce this peer to the Router, which answers with WELCOME or ERROR."""
     header = {"role": role, "name": name, "pid": os.getpid(), "host": socket.gethostname()[:255]}
@@ -56,7 +62,7 @@ def join(link: Link, role: str, name: str, address: str, settings: Settings) -> 
 
     Args:
         link: a link to the Router.
-        role: `DEALER_ROLE`, `WORKER_ROLE` or `COORDINATOR_ROLE`.
+        role: `DEALER_ROLE`, `WORKER_ROLE`, `COORDINATOR_ROLE` or `USER_ROLE`.
         name: the peer's name.
         address: the Router's address, for the texts of errors.
         settings: deadlines and limits.
@@ -70,7 +76,7 @@ def join(link: Link, role: str, name: str, address: str, settings: Settings) -> 
     while (left := deadline - time.monotonic()) > 0:
         if reason := link.refusal():
             raise RefusedError(
-                f"the Router at {address} refused the {role} {name!r}: {reason}; check the keys directory"
+                f"the {host_of(role)} at {address} refused the {role} {name!r}: {reason}; check the keys directory"
             )
         received = link.receive(min(left, 0.1))
         if received is None or received[0] != ROUTER:
@@ -81,7 +87,7 @@ def join(link: Link, role: str, name: str, address: str, settings: Settings) -> 
         if message.kind is Kind.ERROR:
             raise refused(message)
     raise DeadlineError(
-        f"the Router at {address} did not answer the {role} {name!r} within {settings.connect_seconds} s"
+        f"the {host_of(role)} at {address} did not answer the {role} {name!r} within {settings.connect_seconds} s"
         " (connect_seconds): is it running there, and reachable from this host?"
     )
 

@@ -12,7 +12,7 @@ from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError, RouterLostError
 from messenger.fields import Kind
 from messenger.frames import Frame, Message, decode, encode, peek
-from messenger.joining import join, new_identity, refused, say_hello
+from messenger.joining import host_of, join, new_identity, refused, say_hello
 from messenger.settings import Settings
 from messenger.spaces import Space
 from messenger.transport import ROUTER, Connect
@@ -50,7 +50,7 @@ class Pump:
 
     Args:
         endpoint: the Router's address and the peer's keys.
-        role: `WORKER_ROLE` or `COORDINATOR_ROLE`, of `messenger.joining`.
+        role: `WORKER_ROLE`, `COORDINATOR_ROLE` or `USER_ROLE`, of `messenger.joining`.
         name: the peer's name.
         settings: deadlines and limits.
         connect: opens the link.
@@ -143,9 +143,8 @@ class Pump:
 
     def _beat(self) -> None:
         if self._missed > self._welcome.missed_heartbeats:
-            raise router_lost(
-                self._endpoint, f"{self.role} {self.name!r}", self._missed, self._welcome.heartbeat_seconds
-            )
+            who, beat = f"{self.role} {self.name!r}", self._welcome.heartbeat_seconds
+            raise router_lost(self._endpoint, who, self._missed, beat, host_of(self.role))
         self._missed += 1
         self._link.send(ROUTER, encode(Message(Kind.PING), self._settings.limits))
 
@@ -174,9 +173,11 @@ class Pump:
         say_hello(self._link, self.role, self.name, self._settings)
 
 
-def router_lost(endpoint: Endpoint, who: str, missed: int, heartbeat_seconds: float) -> MessengerError:
-    """Return the error for a Router that fell silent."""
+def router_lost(
+    endpoint: Endpoint, who: str, missed: int, heartbeat_seconds: float, host: str = "Router"
+) -> MessengerError:
+    """Return the error for a Router, or another host of peers, that fell silent."""
     return RouterLostError(
-        f"the Router at {endpoint.address} has been silent for {missed} heartbeats of {heartbeat_seconds} s: the {who}"
-        " gives up; was the Router, or the driver that started it, ended?"
+        f"the {host} at {endpoint.address} has been silent for {missed} heartbeats of {heartbeat_seconds} s: the {who}"
+        f" gives up; was the {host}, or the driver that started it, ended?"
     )

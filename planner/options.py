@@ -22,6 +22,7 @@ class Options:
     free_bytes: int | None = None  # memory that was free when the engine was chosen; None: it did not matter
     weights: str = ""  # the column of the edges' weights, in words
     types: str = ""  # the types of vertices and the relations of a graph that has several, in words
+    learned_in: str = "in this process"  # the place of learned rows, in words
     memory: str = ""  # the estimated memory of the run, in words
     peak_bytes: int | None = None  # estimated peak of all processes on this host; None: the footprint of the plan
     memory_limit: int | None = None  # bytes that all processes together may take; None: no limit

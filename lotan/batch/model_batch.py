@@ -161,6 +161,11 @@ class ModelBatch:
                 f"regime MiniBatch has order {config.regime.order!r}, which follows the validation of one model, and models that "
                 "train together share their batches: leave order out, or use a Trainer"
             )
+        if config.tables is not None:
+            raise ConfigurationError(
+                "tables has the learned rows of one model so far, and models that train together have rows each: leave tables "
+                "out, or use a Trainer"
+            )
         others = {isinstance(self._config_of(n, one).task, LinkPrediction) for n, one in enumerate(self._members)}
         if others - {isinstance(config.task, LinkPrediction)}:
             raise ConfigurationError(

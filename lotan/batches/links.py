@@ -57,8 +57,7 @@ class LinkBatches(Batches):
     def of_epoch(self, epoch: int, drawn_as: int | None = None) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order, each once for every model. They have the draws of their epoch."""
         each = len(self.plans) * self.count
-        for number in range(epoch * each, (epoch + 1) * each):
-            yield self._take(number)
+        yield from self._with_rows(self._take(number) for number in range(epoch * each, (epoch + 1) * each))
 
     def pairs_of(self, graph: LoadedGraph) -> Pairs:
         """Return the pairs of a batch, whose graph `of_epoch` has yielded. They are asked for once."""

@@ -21,6 +21,7 @@ from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph import Graph
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.stages.draws import Randomness
+from lotan.tables.pipeline import RowPipeline
 from planner.physical import Plan
 from planner.regime import hops_of_plan
 
@@ -101,6 +102,7 @@ class Batches:
         self._end = (epochs + 1) * self.count  # epochs begin at 1
         self._waiting: dict[tuple[int, int], Future[LoadedGraph]] = {}  # by number, and the epoch whose draws it has
         self._kept: dict[int, Sample] = {}  # the batches of the first epoch, if later ones may have them again
+        self.rows: RowPipeline | None = None  # the learned rows of batches, if they lie in tables
         self._opened = ExitStack()
         self._thread = self._opened.enter_context(
             ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
@@ -118,8 +120,8 @@ class Batches:
         """
         if drawn_as == epoch > 1:
             self._kept.clear()  # the elbow has passed, and no later epoch has these batches
-        for number in range(epoch * self.count, (epoch + 1) * self.count):
-            yield self._take(number, None if drawn_as == epoch else drawn_as)
+        draws, numbers = None if drawn_as == epoch else drawn_as, range(epoch * self.count, (epoch + 1) * self.count)
+        yield from self._with_rows(self._take(number, draws) for number in numbers)
 
     def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
@@ -139,6 +141,8 @@ class Batches:
 
     def close(self) -> None:
         """Stop the preparation and free all batches. This may be called twice."""
+        if self.rows is not None:
+            self.rows.stop()
         for future in self._waiting.values():
             future.cancel()
         self._waiting.clear()
@@ -147,11 +151,15 @@ class Batches:
 
     def figures(self) -> dict[str, float]:
         """Return what was prepared and what it took, as plain data for the report."""
-        return asdict(self.prepared)
+        return asdict(self.prepared) | ({} if self.rows is None else self.rows.figures())
 
     def bytes_moved(self) -> dict[str, int]:
         """Return nothing: batches are in this process."""
         return {}
+
+    def _with_rows(self, graphs: Iterator[LoadedGraph]) -> Iterator[LoadedGraph]:
+        """Return batches with the rows of each lent to the model, if learned rows lie in tables."""
+        return graphs if self.rows is None else self.rows.lent(graphs)
 
     def _take(self, number: int, drawn_as: int | None = None) -> LoadedGraph:
         """Return a batch, and have those after it prepared meanwhile, as if nothing changed the epoch of their draws."""

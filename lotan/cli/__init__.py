@@ -31,6 +31,7 @@ COMMANDS = {
     "predict": "predict the vertices of a graph with a saved model",
     "router": "start a Router for workers on other hosts",
     "worker": "start a DL worker that is connected to a Router",
+    "table": "hold learned rows for `lotan train --tables`, in a process of its own",
     "doctor": "check what training needs here, and say how to mend what is wrong",
     "datasets": "list the graphs that have a name, or generate a graph",
 }
@@ -64,7 +65,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:  # the reader has gone: `lotan explain ... | head`
         _discard_output()
         return 1
-    except (LotanError, MessengerError) as error:  # `lotan router` and `lotan worker` raise the messenger's own errors
+    except (
+        LotanError,
+        MessengerError,
+    ) as error:  # `lotan router`, `worker` and `table` raise the messenger's own errors
         _say(str(error))
         return 1 if isinstance(error, EngineError | MessengerError) else 2
     except MemoryError as error:

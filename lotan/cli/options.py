@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from lotan.cli.table_options import add_table_options, table_settings
 from planner.rules import RULE_NAMES
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add_training_options(parser)
     add_link_options(parser)
     add_plan_options(parser)
+    add_table_options(parser)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -412,4 +414,5 @@ def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
         "keys": options.keys,
         "seed": options.seed,
         "master": options.master,
+        **table_settings(options),
     }

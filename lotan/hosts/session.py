@@ -174,7 +174,7 @@ class Session:
             child = _Child("router", process, is_worker=False)
             self._children.append(child)
         assert child.process.stdout is not None
-        line = _read_line(child.process.stdout, self.settings.start_seconds)
+        line = read_line(child.process.stdout, self.settings.start_seconds)
         if not line:
             raise EngineError(
                 f"the Router's process printed no address within {self.settings.start_seconds:.0f} s (start_seconds); "
@@ -313,7 +313,7 @@ def _worker_count(settings: SessionSettings) -> int:
     return 0 if settings.router is not None else (os.cpu_count() or 1)
 
 
-def _read_line(stream: IO[bytes], seconds: float) -> str:
+def read_line(stream: IO[bytes], seconds: float) -> str:
     """Return the first line of a process's output; empty if the process ended, or printed none before the deadline."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

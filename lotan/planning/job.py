@@ -33,7 +33,7 @@ from lotan.links.pairs import SCORES
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.drawing import drawing_seconds
-from lotan.planning.learned import draw_rows, for_learned_rows, vertices_of
+from lotan.planning.learned import draw_rows, for_learned_rows, place_of_rows, vertices_of
 from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
@@ -195,7 +195,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     if graph.has_vertex_weights:
         weights += ", and of vertices in the loss"
     several = "" if graph.vertex_types is None else graph.vertex_types.words
-    planned = planned.described(weights=weights, types=several)
+    planned = planned.described(weights=weights, types=several, **place_of_rows(config, train))
     warnings = (
         *graph.notes,
         *report.warnings,
@@ -575,6 +575,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["regime"] = repr(config.regime)
         settings["order of vertices in a batch"] = f"{job.batch.plan.levels} levels"
         settings["chosen by cost for a batch"] = ", ".join(job.batch.choices)
+    if config.tables is not None and config.asynchrony == "plain":
+        settings["asynchrony"] = config.asynchrony
     if job.scores != SCORES:
         settings["scores at one time"] = f"{job.scores}, for the memory limit"
     if job.linked is not None:

@@ -15,6 +15,7 @@ from lotan.graph.arrays import Ids, positions_of
 from lotan.graph.faults import shown
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.settings.config import TrainerConfig
+from lotan.settings.row_tables import addresses_of
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.tracing import may_have_rows
 from planner.spec import Spec
@@ -113,6 +114,25 @@ def for_learned_rows(config: TrainerConfig, spec: Spec) -> TrainerConfig:
         return config
     check_engine_of_rows(config.engine, next(iter(spec.learned)))
     return replace(config, engine="local")
+
+
+def place_of_rows(config: TrainerConfig, spec: Spec) -> dict[str, str]:
+    """Return the place of learned rows in words, as an option of a plan; nothing if they are in this process.
+
+    Raises:
+        ConfigurationError: If there are row tables, and the model has no learned rows.
+    """
+    if config.tables is None:
+        return {}
+    if not spec.learned:
+        raise ConfigurationError(
+            f"tables is {config.tables!r}, but the model has no learned rows, such as those of lotan.nn.LearnedFeatures: leave "
+            "tables out"
+        )
+    count = len(addresses_of(config.tables)) or config.tables
+    return {
+        "learned_in": f"in {count} row {'table' if count == 1 else 'tables'}, with asynchrony {config.asynchrony!r}"
+    }
 
 
 def vertices_of(model: torch.nn.Module, graph: Graph) -> int | None:

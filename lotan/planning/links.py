@@ -27,7 +27,7 @@ from lotan.planning.job import (
     traced,
     with_scores,
 )
-from lotan.planning.learned import draw_rows
+from lotan.planning.learned import draw_rows, place_of_rows
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.tasks import ALL, LinkPrediction
@@ -77,7 +77,8 @@ def prepare_links(
     loss = LossSpec("link", outputs, normalizer=1.0)
     sampling = _sampling(sampling_of(train, linked.graph, config), linked, task)
     engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling, limited=False)
-    planned = planned.described(weights=linked.graph.names.weight_words(linked.graph.statistics.weighted))
+    weights = linked.graph.names.weight_words(linked.graph.statistics.weighted)
+    planned = planned.described(weights=weights, **place_of_rows(config, train))
     warnings = (*graph.notes, *report.warnings, *idle_settings(engine.name, config, linked.graph))
     job = Job(
         graph=linked.graph,

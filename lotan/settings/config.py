@@ -21,6 +21,7 @@ from lotan.settings.metric_names import check_metrics
 from lotan.settings.optimizers import Adam, Optimizer
 from lotan.settings.plan_names import named_plan
 from lotan.settings.regimes import FullBatch, MiniBatch, Regime, check_regime
+from lotan.settings.row_tables import Asynchrony, check_row_tables
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
 from lotan.settings.tasks import LinkPrediction, as_link_task
 from planner.spec import Task
@@ -95,6 +96,13 @@ class TrainerConfig:
     # The bytes, such as "512m", that a worker may hold in memory between forward and backward; None: 1 GiB, or the
     # worker's share of memory_limit.
     worker_memory: int | str | None = None
+
+    # Processes that hold learned rows in mini-batches on "local", or addresses of `lotan table`, with commas between
+    tables: int | str | None = None  # None: the rows are in this process
+    # Rows of batches in flight: "optimistic" gives the results of "none", "plain" may read old rows, "none" waits for each
+    asynchrony: Asynchrony = "optimistic"
+    # The bytes, such as "512m", of the rows in each table that the run starts; None: its share of the free memory
+    table_memory: int | str | None = None
 
     checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
     resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
@@ -255,6 +263,7 @@ def _check_together(config: TrainerConfig) -> None:
         raise ConfigurationError(
             f"regime MiniBatch has order {config.regime.order!r}, which needs evaluations; set eval_every to 1 or more"
         )
+    check_row_tables(config)
     if isinstance(config.task, LinkPrediction):
         _check_links(config, config.task)
     if config.lr_scheduler is not None:

@@ -46,12 +46,17 @@ class LazyAdam(torch.optim.Adam):
             parameter.grad = gradient
         return result
 
-    def _step_rows(self, parameter: Tensor, gradient: Tensor, group: Mapping[str, Any]) -> None:
-        """Move the rows of one parameter that have a gradient. Source: Kingma and Ba, ICLR 2015, algorithm 1, by rows."""
-        state = self.state[parameter]
+    def begin(self, parameter: Tensor) -> dict[str, Any]:
+        """Return the state of a parameter with sparse gradients, which is zeros before its first step."""
+        state: dict[str, Any] = self.state[parameter]
         if not state:
             state["step"] = torch.tensor(0.0)
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        return state
+
+    def _step_rows(self, parameter: Tensor, gradient: Tensor, group: Mapping[str, Any]) -> None:
+        """Move the rows of one parameter that have a gradient. Source: Kingma and Ba, ICLR 2015, algorithm 1, by rows."""
+        state = self.begin(parameter)
         state["step"] += 1
         rows, values = gradient.indices()[0], gradient.values()
         beta1, beta2 = group["betas"]
@@ -63,6 +68,21 @@ class LazyAdam(torch.optim.Adam):
         steps = int(state["step"])
         size = float(group["lr"]) * sqrt(1 - beta2**steps) / (1 - beta1**steps)
         parameter.index_add_(0, rows, mean / square.sqrt_().add_(group["eps"]), alpha=-size)
+
+
+STATE: Mapping[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    LazyAdam: ("exp_avg", "exp_avg_sq"),
+    torch.optim.Adagrad: ("sum",),
+}
+"""The names of the state that an optimizer has for each row. SGD has none."""
+
+
+def state_by_row(optimizer: torch.optim.Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """Return the state that an optimizer has for each row of a parameter, by its names, each of the parameter's shape."""
+    if isinstance(optimizer, LazyAdam):
+        optimizer.begin(parameter)
+    names = STATE.get(type(optimizer), ())
+    return {name: optimizer.state[parameter][name] for name in names}
 
 
 def check_row_wise(name: str, rows: str, arguments: Mapping[str, Any]) -> None:

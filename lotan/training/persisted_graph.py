@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from lotan.arguments import require_kind
 from lotan.batches.links import LinkBatches
 from lotan.batches.opening import open_batches
-from lotan.batches.schedule import TrainingBatches
+from lotan.batches.schedule import Batches, TrainingBatches
 from lotan.borders import first_line
 from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
@@ -24,6 +24,7 @@ from lotan.training.learner import Learner
 from lotan.training.link_passes import LinkPasses
 from lotan.training.loaded_engine import LoadedEngine
 from lotan.training.passes import Passes
+from lotan.training.row_tables import row_tables
 from planner.batch import by_content
 
 log = logging.getLogger(__name__)
@@ -157,6 +158,7 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
             held.lent.release()
         return
     with ExitStack() as opened:
+        rows = opened.enter_context(row_tables(learner, config))
         engine = opened.enter_context(closing(open_engine(job.needs(config), job.graph, config)))
         engine.load(job.graph, job.plan)
         if isinstance(config.task, LinkPrediction):
@@ -164,7 +166,10 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
             of_links = _link_batches(job, config)
             if of_links is not None:
                 opened.enter_context(closing(of_links))
+                of_links.rows = rows
             yield LinkPasses(engine, learner, config.task, of_links)
             return
         batches = _batches(engine, job, config)
+        if isinstance(batches, Batches):
+            batches.rows = rows
         yield opened.enter_context(closing(Passes(engine, job.plan, [learner], batches=batches)))

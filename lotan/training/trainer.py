@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_flag, require_kind
+from lotan.batches.schedule import Batches
 from lotan.borders import spark_translated, translated
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError
@@ -262,6 +263,8 @@ class Trainer:
             time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
             options = learner.job.planned.options
             progress.say(f"memory: {options.memory}; time: {time_words}; weights: {options.weights}")
+            if isinstance(passes.batches, Batches) and passes.batches.rows is not None:
+                progress.say(passes.batches.rows.words)
             for warning in learner.job.warnings:
                 progress.say(warning)
             if state.epoch:

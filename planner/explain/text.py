@@ -117,7 +117,7 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     return {
         **({"Batch": f"{_batch(batch)}; {sizes} estimated"} if batch else {"Graph": sizes}),
         **({"Types": data["types"]} if "types" in data else {}),
-        **({"Rows": f"{_learned(data['learned'])}; {_changed(batch)}"} if "learned" in data else {}),
+        **({"Rows": f"{_learned(data)}; {_changed(batch)}"} if "learned" in data else {}),
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
@@ -137,11 +137,12 @@ def _batch(batch: Mapping[str, Any]) -> str:
     )
 
 
-def _learned(tables: Sequence[Mapping[str, Any]]) -> str:
-    """Return the sizes of learned rows."""
+def _learned(data: Mapping[str, Any]) -> str:
+    """Return the sizes of learned rows, and their place."""
+    tables: Sequence[Mapping[str, Any]] = data["learned"]
     sizes = (f"{one['rows']:,} rows of {counted(one['width'], 'number')} ({size(one['bytes'])})" for one in tables)
     named = zip(tables, sizes, strict=True)
-    return "learned, in this process: " + ", ".join(f"{one['parameter']} {said}" for one, said in named)
+    return f"learned, {data['learned_in']}: " + ", ".join(f"{one['parameter']} {said}" for one, said in named)
 
 
 def _changed(batch: Mapping[str, Any] | None) -> str:
@@ -282,7 +283,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         **({"weights": options.weights} if options.weights else {}),
         **({"types": options.types} if options.types else {}),
-        **({"learned": _learned_data(planned)} if planned.given[0].learned else {}),
+        **({"learned": _learned_data(planned), "learned_in": options.learned_in} if planned.given[0].learned else {}),
         **({"batch": _batch_data(options.sampling, statistics)} if options.sampling and statistics.sampled else {}),
         "engine": options.traits.name,
         "engine_reason": options.engine_reason,

@@ -50,7 +50,12 @@ GIVEN = {
     "metrics": ("roc_auc", "f1"),
     "threshold": 0.25,
 }
-BATCHES = {"regime": MiniBatch(64, (10, "all"), seed=3)}
+BATCHES = {
+    "regime": MiniBatch(64, (10, "all"), seed=3),
+    "tables": 2,
+    "asynchrony": "none",
+    "table_memory": "64m",
+}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +64,7 @@ BATCHES = {"regime": MiniBatch(64, (10, "all"), seed=3)}
         {},
         GIVEN,
         BATCHES,
+        {"regime": MiniBatch(64, ()), "tables": "tcp://127.0.0.1:5571,tcp://127.0.0.1:5572"},
         {"plan": "blocks-hoist_invariant"},
         {"disable": []},
         {"class_weights": [1.0, 0.3]},
