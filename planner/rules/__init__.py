@@ -30,6 +30,7 @@ from planner.rules import (
     share_models,
     share_subplans,
     split_ends,
+    split_relations,
     sum_in_stages,
 )
 
@@ -41,6 +42,8 @@ RULES: tuple[Rule, ...] = (
     drop_unit_weight.RULE,
     # Before the rules that push down: a message f(x_j) becomes a plain copy of f(x), which they can push down.
     lift_message.RULE,
+    # Before the rules that push down: a copy that is masked would not be a plain one.
+    split_relations.RULE,
     # After lifting, which leaves single copies of both ends, and before pushing down, because it makes plain copies as well.
     split_ends.RULE,
     # After lifting, which makes the plain copies. It takes whole aggregates out of the DL Engine.

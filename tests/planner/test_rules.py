@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import get_args
 
@@ -17,10 +17,13 @@ from planner.expressions import operations, renamed, text
 from planner.nodes import (
     Aggregate,
     Dropout,
+    EdgeColumn,
     EdgeSoftmax,
+    EdgeWeight,
     Elementwise,
     MatMul,
     Propagate,
+    RowWise,
     Scatter,
     StaticColumn,
     topological,
@@ -29,6 +32,7 @@ from planner.optimizer import optimize
 from planner.rule import NodeRule, Phase
 from planner.rules.lift_message import lift_message
 from planner.rules.split_ends import split_ends
+from planner.rules.split_relations import split_relations
 from planner.spec import Ref, ValueType
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_expression import EdgeExpression
@@ -464,6 +468,55 @@ def test_split_ends_must_not_split_an_extreme_or_anything_but_a_product(kind, op
 
 def test_split_ends_must_not_leave_an_empty_product():
     assert split_ends(Aggregate(Scatter(rows_of(4, "features"), "destination", "graph"), "sum", "graph")) is None
+
+
+# --- split_relations ------------------------------------------------------------------------------------------------
+
+
+def mask(number=2, edges="graph", op="eq"):
+    """1 for each edge of a type, 0 for any other. [E, 1]"""
+    bits, ones = (ValueType("edge", (), dtype, edges) for dtype in ("bool", "float32"))
+    compared = RowWise(f"aten.{op}.Scalar", (EdgeColumn("edge_type", edges, (), "int64"), number), (), bits)
+    cast = RowWise("aten.to.dtype", (compared, "float32"), (), ones)
+    return RowWise("aten.reshape.default", (cast, -1, 1), (), ValueType("edge", (1,), "float32", edges))
+
+
+def masked(*factors, kind="sum", edges="graph"):
+    copy = Scatter(rows_of(4, "features"), "source", edges)
+    return Aggregate(reduce(product_of, factors, copy), kind, edges)
+
+
+@pytest.mark.parametrize("edges", ["graph", "reversed"])
+def test_split_relations_sums_over_the_edges_of_one_type(edges):
+    found = split_relations(masked(mask(edges=edges), edges=edges))
+    assert found == Aggregate(Scatter(rows_of(4, "features"), "source", f"{edges}:2"), "sum", f"{edges}:2")
+    assert split_relations(found) is None
+
+
+def test_split_relations_leaves_a_sum_that_is_pushed_down_with_its_weight():
+    weight = EdgeWeight("graph")
+    wide = RowWise("aten.unsqueeze.default", (weight, -1), (), ValueType("edge", (1,), "float32", "graph"))
+    found = optimize(masked(wide, mask(1))).root
+    assert found == Propagate(rows_of(4, "features"), "graph:1", True)
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        masked(mask(), kind="mean"),
+        masked(mask(), kind="max"),
+        masked(mask(), mask(3)),
+        masked(mask(op="ne")),
+        masked(mask(-1)),
+        masked(mask(edges="self_loops"), edges="self_loops"),
+        masked(mask(), EdgeSoftmax(Scatter(rows_of(1, "label"), "source", "graph"), "graph")),
+        masked(mask(), Dropout(Scatter(rows_of(1, "label"), "source", "graph"), 0.5, 7)),
+        Aggregate(mask(), "sum", "graph"),
+    ],
+    ids=["mean", "maximum", "two types", "all other types", "no type", "added loops", "softmax", "dropout", "a count"],
+)
+def test_split_relations_leaves_what_needs_the_other_edges(total):
+    assert split_relations(total) is None
 
 
 def test_rules_do_not_fire_on_vertices():
