@@ -22,6 +22,7 @@ from planner.patterns import RESHAPES
 from planner.spec import ValueType, operator_name
 from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.edge_expression import EdgeExpression
+from planner.steps.scaled_propagate import EdgeDot
 from planner.steps.segment_softmax import SegmentSoftmax
 
 EDGE_WIDTH = 16
@@ -101,7 +102,8 @@ class EdgeValues:
             case Random():
                 raise ObstacleError("draws random numbers for every edge")
             case Apply():
-                return self._operation(node)
+                dot = _dot(node)
+                return self._operation(node) if dot is None else ("edge", dot)
             case Parameter():
                 raise ObstacleError(f"uses parameter {node.name} on edges")
         raise ObstacleError(f"needs {type(node).__name__} on edges")
@@ -128,6 +130,24 @@ class EdgeValues:
         if not isinstance(value, Node) or value.output.rows != "edge":
             raise ObstacleError("combines values of edges with what is none")
         return self.operand(value, node.output.width)
+
+
+def _dot(node: Apply) -> EdgeDot | None:
+    """Return the dot product, by head, of the rows at both ends of each edge, if a value is such a sum of products."""
+    if node.op != "aten.sum.dim_IntList" or node.keywords:
+        return None
+    product, dimensions, *_ = node.arguments
+    if (
+        not isinstance(product, Apply)
+        or product.op != "aten.mul.Tensor"
+        or dimensions not in ((-1,), (len(product.output.shape),))
+    ):
+        return None
+    rows = {one.end: one.x for one in product.arguments if isinstance(one, Scatter) and one.output == product.output}
+    heads = ValueType("edge", product.output.shape[:-1], edges=product.output.edges)
+    if len(rows) < 2 or product.output.dtype != "float32":
+        return None
+    return EdgeDot(rows["source"], rows["destination"], heads, node.layer)
 
 
 def column(expression: Expression, type: ValueType, layer: str) -> Node:

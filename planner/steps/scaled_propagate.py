@@ -1,9 +1,9 @@
-"""The sum of rows along edges, each scaled by an edge column."""
+"""The sum of rows along edges, each scaled by an edge column; and the products of both ends' rows, its counterpart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from planner.estimate import row_bytes
@@ -90,6 +90,22 @@ class ScaledPropagateStep(EdgeStep):
         return row_bytes(self.output) * others if self.reverse else 0.0
 
 
+@operator
+class EdgeDot(EdgeOperator):
+    """For each edge and head, the dot product of the rows at both ends. [E, heads]"""
+
+    source: Node
+    destination: Node
+    type: ValueType
+    layer: str = ""
+
+    def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
+        """Return the step that multiplies the rows."""
+        assert output.edges is not None  # it yields an edge column
+        rows = names[self.source], names[self.destination]
+        return EdgeDotStep(output, output.edges, *rows, shape=self.source.output.shape)
+
+
 @dataclass(frozen=True)
 class EdgeDotStep(EdgeStep):
     """output[e, h] = dot product of run h of source[u] and run h of destination[v], for e = (u, v).
@@ -99,6 +115,7 @@ class EdgeDotStep(EdgeStep):
 
     source: str
     destination: str
+    shape: tuple[int, ...] = field(default=(), kw_only=True)  # of both rows; in backward, nobody asks for it
 
     READS = ("source", "destination")
     AT_SOURCES = ("source",)
@@ -107,6 +124,19 @@ class EdgeDotStep(EdgeStep):
     def read_whole(self) -> tuple[str, ...]:
         """The names of both columns."""
         return self.columns
+
+    def adjoint(self, gradient: str, backward: Backward) -> None:
+        """Add to the gradient of either row the sum of the rows at the other ends, scaled by the gradient."""
+        for own, other, reverse in ((self.source, self.destination, True), (self.destination, self.source, False)):
+            given = backward.column(own, self.shape)
+            scaled = ScaledPropagateStep(
+                given, self.edges, other, gradient, self.output.width, reverse, within=self.within
+            )
+            backward.add(scaled, of=own)
+
+    def side_by_side(self, output: Column, model: int) -> Self:
+        """Return the step with the heads of all models."""
+        return replace(self, output=output, shape=())
 
     def turned(self) -> EdgeStep:
         """Return the products of the same rows at exchanged ends."""
