@@ -42,8 +42,8 @@ PYTEST := python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reord
 test: setup ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
 	@tools/beside_scala.sh $(PYTEST) $(ARGS)
 
-quick: setup ## Run the tests that need neither Spark nor other processes, in a few minutes
-	$(PYTEST) -m "not (spark or slow or chaos or processes or nightly)" $(ARGS)
+quick: setup ## Run the tests that need neither Spark nor other processes, without the longest families, in minutes
+	$(PYTEST) -m "not (spark or slow or chaos or processes or thorough or nightly)" $(ARGS)
 
 nightly: test ## Run the suite, then plant faults that it must find, and search for more with 20,000 random models
 	python -m pytest --numprocesses 2 -m nightly --durations 20 $(ARGS)

@@ -28,6 +28,8 @@ from planner.steps.propagate import PropagateStep
 from tests.exactness.steps import at_night
 from tests.refused_models import BranchOnValues
 
+pytestmark = pytest.mark.thorough
+
 WIDTH, CLASSES = 6, 3
 
 

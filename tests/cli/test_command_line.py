@@ -15,6 +15,8 @@ import pytest
 from lotan.cli import COMMANDS, _parser, explain, main
 from lotan.cli.models import make_model
 
+pytestmark = pytest.mark.thorough
+
 # The names that other tools are written against.
 TRAIN_OPTIONS = [
     "--graph",

@@ -11,6 +11,8 @@ import pytest
 
 from lotan.cli import main
 
+pytestmark = pytest.mark.thorough
+
 MODEL = """
 import torch
 from beside import WIDTH

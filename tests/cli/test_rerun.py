@@ -10,6 +10,8 @@ import pytest
 from lotan.cli import main
 from tests.cli.test_by_hand import save_graph
 
+pytestmark = pytest.mark.thorough
+
 TRAIN = ["train", "--model", "gcn", "--hidden", "8", "--epochs", "3", "--engine", "local", "--quiet"]
 
 

@@ -16,6 +16,8 @@ from tests.exactness import edge_models
 from tests.exactness.edge_models import ATTRIBUTES, OUT, PAIRS, TYPES, WIDTH
 from tests.exactness.steps import at_night
 
+pytestmark = pytest.mark.thorough
+
 STEPS, RATE = 3, 0.05
 
 
@@ -232,6 +234,7 @@ def test_blocks_equal_autograd_where_partitions_have_no_edges(spark, name):
     check(name, sample(5, vertices=8, edges=3), engine="blocks", partitions=6, chunk_rows=4)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_blocks_equal_autograd_with_few_training_vertices(spark):
     drawn, chosen = sample(11, vertices=60, edges=80), np.isin(np.arange(60), [3, 4, 20])

@@ -14,6 +14,8 @@ from tests.exactness.edge_models import OUT, WIDTH
 from tests.exactness.steps import at_night
 from tests.exactness.test_edge_data import RATE, Sample, sample
 
+pytestmark = pytest.mark.thorough
+
 FORMS = {
     "kept": lambda product: product.sum(-1, keepdim=True),
     "by number": lambda product: product.sum(2).unsqueeze(-1),

@@ -37,6 +37,8 @@ with warnings.catch_warnings():
     import torch_geometric.nn as pyg
     from torch_geometric.utils import scatter
 
+pytestmark = pytest.mark.thorough
+
 EPOCHS = 3
 SGD = lotan.SGD(lr=LR)
 

@@ -85,13 +85,8 @@ def test_equals_local(spark, workers, name):
     assert_equals_local(name, "blocks", BlocksEngine(spark, workers.link, workers.endpoint, settings))
 
 
-ON_ROWS = [
-    "BatchNorm1d",
-    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "products", "sum", "variance")),
-]
-
-
-@pytest.mark.parametrize("name", ON_ROWS)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["BatchNorm1d", "PairNorm", "products", "sum", "variance"])
 def test_rows_equal_local(spark, workers, name):
     settings = RowsSettings(partitions=1 + len(name) % 3, chunk_rows=8)
     assert_equals_local(name, "rows", RowsEngine(spark, workers.link, workers.endpoint, settings))

@@ -22,6 +22,8 @@ from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, tra
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, tensors, train
 
+pytestmark = pytest.mark.thorough
+
 KEPT = ("reuse_evaluation",)  # off: a training pass that evaluates needs all vertices
 LOCAL = Pricing(ENGINES["local"])
 PRUNED = {

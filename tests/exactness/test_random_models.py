@@ -16,6 +16,7 @@ from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -33,6 +34,8 @@ from planner.spec import LossSpec, Spec
 from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample, thinned, trained_on
 from tests.exactness.random_models import Drawn, Paired
 from tests.exactness.steps import assert_equal, train
+
+pytestmark = pytest.mark.thorough
 
 EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "30"))
 GRAPHS = 3  # for each model: most of a case is tracing

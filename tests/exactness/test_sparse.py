@@ -19,6 +19,8 @@ from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, WIDTH, models, sample, thinned
 from tests.exactness.steps import assert_equals_truth, plan_of, spread, train
 
+pytestmark = pytest.mark.thorough
+
 AUTO = Options(pricing=Pricing(ENGINES["local"]))
 IN_PLACE = replace(AUTO, disabled=("hoist_invariant",))  # so that more maps stand right on the features
 READS_THEM = ("GraphSAGE, sum, projected", "GAT", "MLP", "shared layer")

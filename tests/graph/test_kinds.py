@@ -15,6 +15,8 @@ import pytest
 from lotan.errors import GraphError
 from lotan.graph import Graph
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _session_first(request: pytest.FixtureRequest) -> None:

@@ -155,6 +155,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_second_session_of_a_process_works_while_other_runs_start(tmp_path):
     done = run_with_temporary_files_in(tmp_path, TWO_SESSIONS)

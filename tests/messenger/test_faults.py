@@ -17,6 +17,8 @@ from messenger.transport import Connect, Link, Received
 from tests.messenger.network import QUICK, Network, job, started
 from tests.messenger.numpy_handler import chunks, rows_checksum, truth
 
+pytestmark = pytest.mark.thorough
+
 Sent = tuple[bytes, list[Frame]]
 Fault = Callable[[Sent], list[Sent]]
 

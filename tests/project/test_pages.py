@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from tests.conftest import ROOT
 from tests.project.pages import Block, blocks, check_commands, needs_spark, run
 
+pytestmark = pytest.mark.thorough
+
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 HOW_TO = [page for page in PAGES if page.parent.name == "how-to"]
 BY_DAY = ("spark-ml",)

@@ -12,6 +12,8 @@ from lotan.cli import COMMANDS
 from tests.conftest import ROOT
 from tests.project.pages import blocks, commands, run
 
+pytestmark = pytest.mark.thorough
+
 README = ROOT / "README.md"
 FEWEST_COMMANDS = {"train", "explain", "predict", "tune"}
 

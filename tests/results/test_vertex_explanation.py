@@ -15,6 +15,8 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.results.neighbourhood import hops_of, neighbourhood
 from lotan.results.run import Run
 
+pytestmark = pytest.mark.thorough
+
 WIDTH, CLASSES = 5, 3
 
 

@@ -24,6 +24,8 @@ with warnings.catch_warnings():
     import torch_geometric.nn as pyg
     from torch_geometric.utils import scatter
 
+pytestmark = pytest.mark.thorough
+
 QUICK = {"engine": "local", "epochs": 2, "progress": False}
 
 

@@ -29,6 +29,8 @@ from tests.reference import run_spec
 from tests.tracing import imported_models
 from tests.tracing.imported_models import REFUSED, TRACED, Example
 
+pytestmark = pytest.mark.thorough
+
 
 def made(name: str) -> torch.nn.Module:
     torch.manual_seed(0)

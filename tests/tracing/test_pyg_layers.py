@@ -22,6 +22,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch_geometric.nn.conv
 
+pytestmark = pytest.mark.thorough
+
 EPOCHS = 3
 LOSS, WEIGHTS = 2e-5, 5e-4
 

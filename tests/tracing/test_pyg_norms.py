@@ -19,6 +19,8 @@ with warnings.catch_warnings():
     import torch_geometric.nn as pyg
     import torch_geometric.nn.norm
 
+pytestmark = pytest.mark.thorough
+
 HIDDEN = 8
 NORMS = {
     "BatchNorm": lambda: pyg.BatchNorm(HIDDEN),

@@ -27,6 +27,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch_geometric.nn as pyg
 
+pytestmark = pytest.mark.thorough
+
 
 class Sums(torch.nn.Module):
     """Sums and means in both directions, as they are, normalised and gated."""
@@ -104,7 +106,8 @@ def test_trains_as_in_pyg_on_blocks_where_neighbourhoods_are_collected(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Sums, pytest.param(Attention, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [Sums, Attention])
 def test_trains_as_in_pyg_on_rows(kind: type[torch.nn.Module], spark: object) -> None:
     assert_trains_as_pyg(kind, engine="rows", epochs=2)
 

@@ -19,6 +19,8 @@ from planner.spec import RECURRENT as OPERATOR
 from tests.tracing.sequence_models import MOVED, RECURRENT, WIDTH, Model, beside, lstm
 from tests.tracing.test_pyg_layers import assert_same_training, messy_graph, trained_by_pyg
 
+pytestmark = pytest.mark.thorough
+
 MODELS = RECURRENT | MOVED
 TRAINED = ("LSTM both ways, its cells", "LSTM from states", "GRU both ways", "stacks along edges")
 

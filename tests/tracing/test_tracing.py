@@ -19,6 +19,8 @@ from tests.nn.parity import assert_close
 from tests.reference import run_spec
 from tests.traced_models import Branches, Gated, ManyOperators, Pools, Residual
 
+pytestmark = pytest.mark.thorough
+
 NODE = {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}
 MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "GCN": lambda: lotan.nn.GCN(6, 8, 2, 3, dropout=0.5),

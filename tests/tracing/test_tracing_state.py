@@ -9,6 +9,8 @@ import torch_geometric.nn as pyg
 
 import lotan
 
+pytestmark = pytest.mark.thorough
+
 
 def graph(vertices: int = 12, edges: int = 30) -> lotan.Graph:
     random = np.random.default_rng(0)

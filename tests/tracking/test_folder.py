@@ -14,6 +14,8 @@ from lotan.errors import ConfigurationError, EngineError
 from lotan.tracking import plain_settings
 from tests.tracking.runs import EPOCHS, train, trainer
 
+pytestmark = pytest.mark.thorough
+
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "epochs.jsonl").read_text().splitlines()]

@@ -20,6 +20,8 @@ from tests.conftest import ROOT
 from tests.tracing.imported_models import Example, OwnLayer
 from tests.tracing.test_pyg_layers import messy_graph
 
+pytestmark = pytest.mark.thorough
+
 MODEL = f"{Example.__module__}:{Example.__name__}"
 
 

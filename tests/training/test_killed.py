@@ -227,6 +227,7 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.chaos

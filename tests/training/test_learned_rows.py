@@ -25,6 +25,8 @@ from planner.cost import Pricing
 from planner.footprint import learned_bytes, local_bytes
 from tests.exactness.steps import at_night
 
+pytestmark = pytest.mark.thorough
+
 VERTICES, EDGES, WIDTH, CLASSES = 50, 160, 6, 3
 
 

@@ -24,6 +24,8 @@ from lotan.training.checkpoint import CheckpointError
 from tests.links.graphs import WIDTH, columns, graph
 from tests.links.test_pairs import by_hand
 
+pytestmark = pytest.mark.thorough
+
 RATE, ROWS = 0.5, 6
 
 

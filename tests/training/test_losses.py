@@ -17,6 +17,8 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.training.checkpoint import CheckpointError
 from tests.training.test_trainer import CLASSES, VERTICES, Data, _curve, _fit, _losses, _pair, assert_same_checkpoint
 
+pytestmark = pytest.mark.thorough
+
 EPOCHS = 8
 
 

@@ -28,6 +28,8 @@ from planner.regime import hops
 from tests.exactness.cases import EVERY, OUT, WIDTH, models, sample, specs
 from tests.exactness.steps import at_night
 
+pytestmark = pytest.mark.thorough
+
 RATE = 0.05
 # the statistics of BatchNorm are those of a batch's rows: see test_batch_norm.py
 TRAINED = [name for name in EVERY if hops(specs(name)[0]) and not specs(name)[0].tracked]

@@ -104,6 +104,7 @@ def test_what_reads_something_else_lays_it_out_anew_and_other_settings_start_ane
             assert handed.history[-1]["loss"] > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
 @needs_jar

@@ -14,6 +14,8 @@ from torch_geometric.utils import dropout_edge, mask_feature
 import lotan
 from tests.training.test_trainer import CLASSES, WIDTH, Data, _fit, _losses, assert_same_checkpoint
 
+pytestmark = pytest.mark.thorough
+
 
 class Augmented(torch.nn.Module):
     """A model as PyG users write it, with edges dropped and features masked in training."""

@@ -29,6 +29,8 @@ from tests.exactness.random_models import Drawn
 from tests.exactness.test_random_models import graph_of
 from tests.training.test_trainer import Data, _fit, _pair, assert_same_checkpoint
 
+pytestmark = pytest.mark.thorough
+
 DROPPING = 0.5  # dropout, with which evaluation goes beside the next epoch
 ON = {"disable": ["prune_vertices"]}  # which has vertices in another order, and so sums
 OFF = {"disable": ["reuse_evaluation", "prune_vertices"]}

@@ -27,7 +27,7 @@ from tests.exactness.steps import at_night
 from tests.links.graphs import graph as link_graph
 from tests.training.test_learned_rows import Sage, drawn
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.thorough, pytest.mark.processes]
 
 REGIME = lotan.MiniBatch(4, (2, 3), seed=9)
 TASK = lotan.LinkPrediction(decoder="distmult", negatives=15)

@@ -16,6 +16,8 @@ from lotan.settings.optimizers import OPTIMIZERS, Optimizer
 from lotan.training.checkpoint import CheckpointError
 from tests.training.test_trainer import Data, _fit, _losses, _pair, assert_same_checkpoint
 
+pytestmark = pytest.mark.thorough
+
 EPOCHS = 12
 SCHEDULES = {
     "StepLR(step_size=3, gamma=0.5)": lambda optimizer: lr_scheduler.StepLR(optimizer, 3, 0.5),

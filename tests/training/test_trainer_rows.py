@@ -66,6 +66,7 @@ def trained(spark: SparkSession) -> Run:
     return _fit(_in_spark(spark))
 
 
+@pytest.mark.nightly
 def test_rows_equal_local(trained: Run, tmp_path: Path) -> None:
     run, local = trained, _fit(lotan.Graph(*_tables()), engine="local")
     assert run.report["engine"] == "rows"

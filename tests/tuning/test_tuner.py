@@ -19,6 +19,8 @@ from lotan.tuning.result import Tuned
 from tests.conftest import ROOT
 from tests.tuning.graphs import MIXED, small_graph, write_small_graph
 
+pytestmark = pytest.mark.thorough
+
 RANGES = {
     "epochs": 7,
     "model": {"hidden": 4, "dropout": [0.0, 0.5]},

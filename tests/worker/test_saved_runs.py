@@ -28,6 +28,8 @@ from planner.spec import Spec
 from tests.planner.engines import ON_BLOCKS
 from tests.planner.specs import STATISTICS, attention, gcn, jumping, planned
 
+pytestmark = pytest.mark.thorough
+
 
 @dataclass(frozen=True)
 class Run:

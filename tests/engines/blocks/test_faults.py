@@ -55,6 +55,7 @@ def undisturbed(spark: SparkSession, workers: Session) -> list[bytes]:
         return two_epochs(gcn(), engine)
 
 
+@pytest.mark.nightly
 def test_an_engine_that_is_closed_leaves_another_one_alone(
     spark: SparkSession, workers: Session, undisturbed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

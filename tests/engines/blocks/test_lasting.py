@@ -69,7 +69,8 @@ def test_thirty_epochs_hold_what_ten_do(spark: SparkSession, workers: Session, s
             threading.Event().wait(0.05)
 
 
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
 def test_a_graph_that_was_sent_to_spark_is_not_kept_there_until_python_collects_garbage(
     engine: str, spark: SparkSession
 ) -> None:

@@ -30,6 +30,8 @@ from tests.exactness.norms import model_of, sample
 from tests.exactness.steps import tensors, train
 from tests.exactness.test_random_models import drawn_model, graph_of, plan_of
 
+pytestmark = pytest.mark.thorough
+
 
 class Embedded(torch.nn.Module):
     """A GCN on features and learned rows."""
