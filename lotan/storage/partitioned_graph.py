@@ -315,7 +315,7 @@ def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placem
                 order = np.argsort(numbers, kind="stable")
                 ranked, ordered = numbers[order], np.ascontiguousarray(records[order])
                 firsts = np.flatnonzero(np.diff(ranked, prepend=-1))
-                for first, end in zip(firsts, [*firsts[1:], len(ranked)], strict=True):
+                for first, end in zip(firsts, np.append(firsts, len(ranked))[1:], strict=True):
                     bucket = ranked[first]
                     os.pwrite(file.fileno(), ordered[first:end].data.cast("B"), RECORD * int(free[bucket]))
                     free[bucket] += end - first

@@ -1,0 +1,43 @@
+"""Ranks over partitions are those of all rows in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lotan
+from lotan.links.decoders import make_decoder
+from lotan.links.examples import link_graph
+from lotan.links.ranks import rank
+from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.storage.ranks import StoredLinks, rank_stored
+from tests.links.graphs import graph
+
+
+@pytest.mark.parametrize("decoder", ["dot", "distmult", "complex", "transe"])
+@pytest.mark.parametrize("relations", [3, 0])
+def test_they_equal_those_in_memory(tmp_path: Path, decoder: str, relations: int) -> None:
+    torch.manual_seed(1)
+    task = lotan.LinkPrediction(decoder)
+    of_links = graph(2, vertices=43, edges=400, relations=relations)
+    links = link_graph(of_links, task).links
+    scorer = make_decoder(task, 6, links.relations, 0)
+    rows = torch.randn(43, 6)
+    rows[7] = rows[3]  # vertices with equal scores
+    reader = LinkReader(of_links, task)
+    stored, _ = open_partitioned(tmp_path, reader, reader.summary(), 5, 0)
+    placement = stored.placement
+
+    def rows_of(partition: int) -> torch.Tensor:
+        positions = placement.first(partition) + np.arange(placement.count(partition))
+        return rows[torch.from_numpy(placement.rows(positions))]
+
+    held = StoredLinks(stored)
+    for split in ("val", "test"):
+        wanted = rank(scorer, rows, links.of(split), links).metrics()
+        for most in (1 << 20, 20):
+            found = rank_stored(scorer, rows_of, held.of(split), held.known(), stored, most).metrics()
+            assert found == pytest.approx(wanted, rel=1e-12), split
