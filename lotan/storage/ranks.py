@@ -1,4 +1,8 @@
-"""Ranks of links among all vertices, whose rows are read partition by partition: see `lotan.links.ranks`."""
+"""Ranks of links among all vertices, whose rows are read partition by partition: see `lotan.links.ranks`.
+
+Scores are those of smaller matrix products than in memory, whose last bit may differ. So vertices with exactly equal rows,
+which tie in memory, may differ by one place here.
+"""
 
 from __future__ import annotations
 

@@ -196,7 +196,9 @@ class StoredLinkPasses(Passes):
             weights = {**self._learner.weights, **dict(zip(names, columns, strict=True))}
             epoch = self._learner.state.epoch
             a_pass = Pass(epoch, weights, self._learner.config.seed)
-            output = run(self._local, self._evaluation, self._evaluation.evaluate, a_pass, keep=(OUTPUT,)).columns[OUTPUT]
+            output = run(self._local, self._evaluation, self._evaluation.evaluate, a_pass, keep=(OUTPUT,)).columns[
+                OUTPUT
+            ]
             rows = self._local.rows_of(output)
             if not bool(torch.isfinite(rows).all()):
                 raise DivergedError(

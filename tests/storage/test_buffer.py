@@ -135,5 +135,11 @@ def test_only_the_versions_that_are_kept_stay(tmp_path: Path) -> None:
     for epoch in (1, 2):
         files.write(1, epoch, cut(files.placement, 1, whole))
     files.keep([first, files.versions])
-    assert sorted(path.name for path in files.folder.iterdir()) == ["0.0.bin", "1.0.bin", "1.2.bin", "2.0.bin", "3.0.bin"]
+    assert sorted(path.name for path in files.folder.iterdir()) == [
+        "0.0.bin",
+        "1.0.bin",
+        "1.2.bin",
+        "2.0.bin",
+        "3.0.bin",
+    ]
     buffer.close()

@@ -139,9 +139,9 @@ def test_two_runs_do_not_share_a_folder_and_temporary_ones_vanish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with claimed_storage(tmp_path / "named"), pytest.raises(StorageError, match="another run uses"):
-        with claimed_storage(tmp_path / "named"):
-            pass
+    place = tmp_path / "named"
+    with claimed_storage(place), pytest.raises(StorageError, match="another run uses"), claimed_storage(place):
+        pass
     left = tmp_path / f"{folders.PREFIX}of-a-killed-run"
     left.mkdir()
     (left / folders.HELD).touch()

@@ -26,7 +26,8 @@ def test_they_equal_those_in_memory(tmp_path: Path, decoder: str, relations: int
     links = link_graph(of_links, task).links
     scorer = make_decoder(task, 6, links.relations, 0)
     rows = torch.randn(43, 6)
-    rows[7] = rows[3]  # vertices with equal scores
+    if decoder == "transe":  # vertices with equal scores; the last bit of a matrix product depends on its shape
+        rows[7] = rows[3]
     reader = LinkReader(of_links, task)
     stored, _ = open_partitioned(tmp_path, reader, reader.summary(), 5, 0)
     placement = stored.placement
