@@ -68,11 +68,14 @@ def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
 
     def parts() -> Iterator[EdgeColumns]:
         try:
-            for batch in edges.to_batches(columns=plain.of_edges(), batch_size=rows):
+            given = {"columns": plain.of_edges(), "batch_size": rows}
+            for batch in edges.to_batches(**given, batch_readahead=1, fragment_readahead=1):
                 if batch.num_rows:
                     yield edge_columns(pa.Table.from_batches([batch]), plain, ids)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(places.edges, error) from error
+        finally:
+            pa.default_memory_pool().release_unused()
 
     return LinkParts(ids, parts)
 

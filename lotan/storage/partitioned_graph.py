@@ -34,8 +34,8 @@ Records = npt.NDArray[np.int32]
 
 FORMAT = 1
 MANIFEST, EDGES, OTHERS = "manifest.json", "edges.bin", "held.bin"
-PART_EDGES = 1 << 20
-"""The edges that are in memory at one time while a graph is written: some 100 MB with all copies."""
+PART_EDGES = 1 << 17
+"""The edges that are in memory at one time while a graph is read: some 30 MB with all copies, and their texts."""
 
 RECORD, OTHER = 12, 16
 """The bytes of a training link, and of one of another split."""

@@ -10,7 +10,7 @@ import numpy as np
 from lotan.graph.arrays import Positions
 from lotan.stages.draws import Randomness, random_words
 
-FEW = 1 << 20
+FEW = 1 << 16
 """The vertices of a graph up to which each has a place of its own. Beyond that, runs of vertices stay together."""
 
 RUN = 256

@@ -40,7 +40,7 @@ from lotan.training.link_passes import train_on_pairs
 from lotan.training.passes import Passes
 from planner.lower import OUTPUT
 
-DRAWN_ROWS = 1 << 14
+DRAWN_ROWS = 1 << 12
 """The rows that are drawn at one time, with ten times their memory in random words."""
 
 
