@@ -45,7 +45,7 @@ MOST_VERTICES = 2**31 - 1
 
 @dataclass(frozen=True)
 class Summary:
-    """What one pass over the links of a graph tells."""
+    """The sizes and the relations of a graph, as one pass over its links tells them."""
 
     vertices: int
     training: int  # the number of training links

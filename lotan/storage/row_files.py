@@ -30,7 +30,7 @@ Versions = Mapping[str, tuple[int, str]]
 
 @dataclass
 class Moved:
-    """What was moved between memory and disk."""
+    """The bytes that were moved between memory and disk, and the seconds that it took."""
 
     read_bytes: int = 0
     written_bytes: int = 0
