@@ -75,7 +75,7 @@ class PartitionBuffer:
             reading.result()
             self._slot[partition] = slot
         self._check_written(wait=False)
-        self.moved.wait_seconds += time.perf_counter() - started
+        self.moved.partition_wait_seconds += time.perf_counter() - started
         for partition in [one for one in then if self._slot[one] < 0][: len(self._free)]:
             self._read_ahead(partition)
 
@@ -100,7 +100,7 @@ class PartitionBuffer:
             self._write(partition, int(self._slot[partition]))
         self._dirty.clear()
         self._check_written(wait=True)
-        self.moved.wait_seconds += time.perf_counter() - started
+        self.moved.partition_wait_seconds += time.perf_counter() - started
 
     def close(self) -> None:
         """Stop the thread. What was not flushed is lost. This may be called twice."""

@@ -6,7 +6,7 @@ which tie in memory, may differ by one place here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,29 +35,31 @@ class StoredLinks:
         others = graph.others()
         self._links = graph.links_of(others, others[:, 3])
         self._graph = graph
-        self._known: tuple[Known, Known] | None = None
+        self._known: list[tuple[Known, Known]] = []
 
     def of(self, split: str) -> Links:
         """Return the links of a split, between positions."""
         return self._links.of(split)
 
-    def known(self) -> tuple[Known, Known]:
-        """Return the destinations of the sources that are asked for, and the sources of such destinations."""
-        if self._known is None:
-            self._known = self._answers(0), self._answers(1)
+    def known(self) -> Sequence[tuple[Known, Known]]:
+        """Return the known answers in each partition: the destinations of sources that are asked for, and the reverse."""
+        if not self._known:
+            both = [self._answers(column) for column in (0, 1)]
+            self._known = list(zip(*both, strict=True))
         return self._known
 
-    def _answers(self, column: int) -> Known:
+    def _answers(self, column: int) -> list[Known]:
         """Return the other ends of all links that begin (0) or end (1) where a link of validation or test does."""
-        relations, links = self._links.relations, self._links
+        relations, links, placement = self._links.relations, self._links, self._graph.placement
         asked = np.unique((links.src, links.dst)[column] * relations + links.numbers)
         found = [np.stack([links.src, links.dst, links.numbers], axis=1)]
-        partitions = self._graph.placement.partitions
-        for number in range(partitions**2):
-            records = self._graph.bucket(divmod(number, partitions)).astype(np.int64)
+        for number in range(placement.partitions**2):
+            records = self._graph.bucket(divmod(number, placement.partitions)).astype(np.int64)
             found.append(records[np.isin(records[:, column] * relations + records[:, 2], asked)])
         every = np.concatenate(found)
-        return Known.of(every[:, column], every[:, 2], every[:, 1 - column], relations)
+        partition = placement.partition_of(every[:, 1 - column])
+        of_partitions = (every[partition == number] for number in range(placement.partitions))
+        return [Known.of(some[:, column], some[:, 2], some[:, 1 - column], relations) for some in of_partitions]
 
 
 RowsOf = Callable[[int], Tensor]
@@ -69,12 +71,12 @@ class _Direction:
     """The links whose ranks are counted at one end."""
 
     given: Tensor  # the rows of the ends that are given [links, width]
-    wanted: Positions  # the positions of the others [links]
+    asked: Positions  # their positions [links]
+    numbers: Positions  # the relations as numbers [links]
+    wanted: Positions  # the positions of the other ends [links]
     own: Tensor  # the score of each link [links, 1]
     relation: Tensor | None
     scores: Callable[..., Tensor]
-    link: Positions  # the links of known answers [answers]
-    answer: Positions  # their positions [answers]
     better: np.ndarray  # counts of vertices with a better score, raw and filtered [2, links]
     equal: np.ndarray  # those with the same score, without the link's own
 
@@ -84,7 +86,7 @@ def rank_stored(
     decoder: Decoder,
     rows_of: RowsOf,
     links: Links,
-    known: tuple[Known, Known],
+    known: Sequence[tuple[Known, Known]],
     graph: PartitionedGraph,
     most: int = SCORES,
 ) -> Ranks:
@@ -94,22 +96,22 @@ def rank_stored(
         decoder: The decoder.
         rows_of: The model's output, partition by partition. It is called twice for each.
         links: The links to rank, between positions.
-        known: What is known of their ends, see `StoredLinks.known`.
+        known: The known answers in each partition, see `StoredLinks.known`.
         graph: The graph.
         most: The most scores that are computed at one time.
     """
     ends = np.unique(np.concatenate([links.src, links.dst]))
     gathered = _gathered(rows_of, ends, graph)
-    src, dst = (gathered[torch.from_numpy(np.searchsorted(ends, one))] for one in (links.src, links.dst))
-    relation = None if links.relation is None else torch.from_numpy(links.relation)
+    rows = [gathered[torch.from_numpy(np.searchsorted(ends, one))] for one in (links.src, links.dst)]
+    del gathered
     sides = (
-        _direction(src, dst, links.dst, relation, decoder.destinations, known[0].look_up(links.src, links.numbers)),
-        _direction(dst, src, links.src, relation, decoder.sources, known[1].look_up(links.dst, links.numbers)),
+        _direction(links, (links.src, rows[0]), (links.dst, rows[1]), decoder.destinations),
+        _direction(links, (links.dst, rows[1]), (links.src, rows[0]), decoder.sources),
     )
     for partition in range(graph.placement.partitions):
         candidates, first = rows_of(partition), graph.placement.first(partition)
-        for side in sides:
-            _count(side, candidates, first, most)
+        for side, answers in zip(sides, known[partition], strict=True):
+            _count(side, candidates, first, answers, most)
     raw, filtered = (
         np.concatenate([middle(side.better[number], side.equal[number]) for side in sides]) for number in (0, 1)
     )
@@ -127,27 +129,37 @@ def _gathered(rows_of: RowsOf, ends: Positions, graph: PartitionedGraph) -> Tens
 
 
 def _direction(
-    given: Tensor,
-    other: Tensor,
-    wanted: Positions,
-    relation: Tensor | None,
-    scores: Callable[..., Tensor],
-    answers: tuple[Positions, Positions],
+    links: Links, given: tuple[Positions, Tensor], other: tuple[Positions, Tensor], scores: Callable[..., Tensor]
 ) -> _Direction:
-    own = []
-    for start in range(0, len(given), OWN_LINKS):
-        some = slice(start, start + OWN_LINKS)
-        own.append(scores(given[some], None if relation is None else relation[some], other[some]).diagonal())
-    link, answer = answers
-    others = answer != wanted[link]
-    counts = np.zeros((2, 2, len(given)), dtype=np.int64)
+    """Return the links at one end, with the score of each. Both ends are positions with their rows."""
+    relation, own = None if links.relation is None else torch.from_numpy(links.relation), []
+    for start, end in _parts(len(links), OWN_LINKS):
+        some = None if relation is None else relation[start:end]
+        own.append(scores(given[1][start:end], some, other[1][start:end]).diagonal())
+    better, equal = np.zeros((2, 2, len(links)), dtype=np.int64)
     return _Direction(
-        given, wanted, torch.cat(own)[:, None], relation, scores, link[others], answer[others], counts[0], counts[1]
+        given=given[1],
+        asked=given[0],
+        numbers=links.numbers,
+        wanted=other[0],
+        own=torch.cat(own)[:, None],
+        relation=relation,
+        scores=scores,
+        better=better,
+        equal=equal,
     )
 
 
-def _count(side: _Direction, candidates: Tensor, first: int, most: int) -> None:
-    """Count the vertices of a partition that score better than, or as well as, each link."""
+def _count(side: _Direction, candidates: Tensor, first: int, known: Known, most: int) -> None:
+    """Count the vertices of a partition that score better than, or as well as, each link.
+
+    Args:
+        side: The links.
+        candidates: The rows of the partition. [vertices of the partition, width]
+        first: The position of its first vertex.
+        known: The known answers among its vertices.
+        most: The most scores that are computed at one time.
+    """
     count = len(candidates)
     for start, end in _parts(len(side.given), max(1, most // max(1, count))):
         relation = None if side.relation is None else side.relation[start:end]
@@ -156,10 +168,9 @@ def _count(side: _Direction, candidates: Tensor, first: int, most: int) -> None:
         here = np.flatnonzero((wanted >= 0) & (wanted < count))
         found[torch.from_numpy(here), torch.from_numpy(wanted[here])] = -torch.inf  # a link is no rival of itself
         better, equal = counted(torch.gt, found, own).numpy(), counted(torch.eq, found, own).numpy()
-        known = slice(*np.searchsorted(side.link, [start, end]))
-        answer = side.answer[known] - first
-        there = (answer >= 0) & (answer < count)
-        link, answer = side.link[known][there] - start, answer[there]
+        link, answer = known.look_up(side.asked[start:end], side.numbers[start:end])
+        others = answer - first != wanted[link]
+        link, answer = link[others], answer[others] - first
         scores, mine = found[torch.from_numpy(link), torch.from_numpy(answer)].numpy(), own.numpy()[link, 0]
         side.better[:, start:end] += better
         side.equal[:, start:end] += equal

@@ -36,7 +36,7 @@ class Moved:
     written_bytes: int = 0
     read_seconds: float = 0.0
     write_seconds: float = 0.0
-    wait_seconds: float = 0.0  # that training waited for partitions
+    partition_wait_seconds: float = 0.0  # that training waited for partitions
 
 
 class RowFiles:
