@@ -110,7 +110,8 @@ class Job:
         if self.batch is None or sampling is None:
             return self.planned.seconds
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
-        return sampling.batches * self.batch.seconds + drawing + self.planned.seconds
+        scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
+        return sampling.batches * self.batch.seconds + drawing + scoring + self.planned.seconds
 
     @property
     def validation(self) -> int:

@@ -49,6 +49,10 @@ VERTEX_BYTES = 64
 READ_BYTES = 96 << 20
 """The bytes that reading links part by part takes, Arrow's own among them. Measured: 60 to 100 MB."""
 
+SCORE_PRODUCTS = 3  # products of matrices for a score: itself, and the gradients of both ends
+SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the gradient
+STEP_OPERATIONS = 4  # on each number of a row and its state: read, summed, changed, written
+
 NUMBER = 4  # bytes
 
 
@@ -227,10 +231,24 @@ def _stored(
         learned=learned,
         states=states,
         footprint=needed,
+        scoring_seconds=_scoring_seconds(job, summary, sampling, config, states),
         seed=regime.seed,
         batch_size=regime.batch_size,
         folder=None if folder is None else Path(folder),
     )
+
+
+def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: TrainerConfig, states: int) -> float:
+    """Return the estimated seconds of an epoch beside its plan: the scores of both ends, and the optimizer's step."""
+    task = config.task
+    assert isinstance(task, LinkPrediction)
+    assert job.batch is not None
+    rates, width = job.batch.options.pricing.rates, job.loss.outputs
+    scores = 2 * summary.training * (summary.vertices if task.negatives == ALL else int(task.negatives))
+    changed = sampling.batches * (sampling.targets or 0) * width
+    products = SCORE_PRODUCTS * scores * width * rates.multiply_adds
+    terms = SCORE_OPERATIONS * scores * rates.autograd_numbers
+    return products + terms + STEP_OPERATIONS * (1 + states) * changed * rates.parameter_numbers
 
 
 def _fixed_bytes(job: Job, summary: Summary, sampling: Sampling, config: TrainerConfig) -> int:

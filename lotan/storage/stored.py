@@ -38,6 +38,7 @@ class Stored:
     learned: Mapping[str, int]  # the numbers in a row of each parameter that has a row for each vertex
     states: int  # the numbers of the optimizer for each number of a row
     footprint: Footprint
+    scoring_seconds: float  # the estimated seconds of an epoch in which pairs are scored and rows are changed
     seed: int  # of the regime, which draws partitions and orders
     batch_size: int
     folder: Path | None  # the folder of the partitions; None: a temporary one
