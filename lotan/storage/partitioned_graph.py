@@ -53,6 +53,7 @@ class Summary:
     test: int
     names: tuple[int | str, ...]  # the relations as they were given, by their numbers; empty: links have none
     digest: str  # of the ids and the links, in whichever order these are
+    both_ways: bool = False  # True if a link is known in both directions
 
     @property
     def others(self) -> int:
@@ -107,7 +108,8 @@ class PartitionedGraph:
         """Return records as links between positions."""
         src, dst, numbers = (records[:, column].astype(np.int64) for column in range(3))
         relation = numbers if self.summary.names else None
-        return Links(self.summary.vertices, src, dst, relation, splits.astype(np.int8), self.summary.names)
+        named, both = self.summary.names, self.summary.both_ways
+        return Links(self.summary.vertices, src, dst, relation, splits.astype(np.int8), named, both)
 
     def is_whole(self) -> bool:
         """Return True if all records are as they were written."""
@@ -149,11 +151,12 @@ class LinkReader:
     """
 
     def __init__(self, graph: Graph, task: LinkPrediction) -> None:
-        if graph.vertex_types is not None or graph.undirected:
-            kind = "has several types of vertices" if graph.vertex_types is not None else "is undirected"
+        if graph.vertex_types is not None:
             raise GraphError(
-                f"The graph {kind}, and such graphs are not stored in partitions so far. Train it in memory: leave order out."
+                "The graph has several types of vertices, and such graphs are not stored in partitions so far. Train it in "
+                "memory: leave order out."
             )
+        self._both_ways = graph.undirected
         parts: LinkParts = graph.link_parts(PART_EDGES)
         self.ids, self._parts, self._task = parts.ids, parts.parts, task
         if len(self.ids) > MOST_VERTICES:
@@ -215,6 +218,7 @@ class LinkReader:
             test=int(counts[SPLITS.index("test")]),
             names=_sorted(numbers),
             digest=digest.hexdigest(),
+            both_ways=self._both_ways,
         )
 
 
@@ -327,9 +331,12 @@ def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placem
     written(folder, write)
     rest = np.concatenate(others)
     val, test = (rest[rest[:, 3] == SPLITS.index(split)] for split in ("val", "test"))
-    _refuse_twice(_common(val, test), placement, reader.ids, "'val' and 'test'")
+    both = _both_ways(rest) if summary.both_ways else rest  # no link may be the reverse of one in another split
+    _refuse_twice(
+        _common(val, _both_ways(test) if summary.both_ways else test), placement, reader.ids, "'val' and 'test'"
+    )
     unchecked = PartitionedGraph(folder, placement, summary, offsets, ())
-    checksums = tuple(_checked(unchecked, number, rest, reader.ids) for number in range(partitions**2))
+    checksums = tuple(_checked(unchecked, number, both, reader.ids) for number in range(partitions**2))
     found = replace(unchecked, checksums=(*checksums, _checksum(rest)))
     write_manifest(
         folder / MANIFEST,
@@ -368,6 +375,13 @@ def _checked(graph: PartitionedGraph, number: int, others: Records, ids: Ids) ->
     records = np.fromfile(graph.folder / EDGES, np.int32, 3 * (end - start), offset=RECORD * start).reshape(-1, 3)
     _refuse_twice(_common(records, others), graph.placement, ids, "'train' and another split")
     return _checksum(records)
+
+
+def _both_ways(records: Records) -> Records:
+    """Return records, and their reverses."""
+    reverses = records.copy()
+    reverses[:, :2] = records[:, 1::-1]
+    return np.concatenate([records, reverses])
 
 
 def _refuse_twice(twice: Records, placement: Placement, ids: Ids, splits: str) -> None:

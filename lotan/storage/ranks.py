@@ -52,14 +52,21 @@ class StoredLinks:
         """Return the other ends of all links that begin (0) or end (1) where a link of validation or test does."""
         relations, links, placement = self._links.relations, self._links, self._graph.placement
         asked = np.unique((links.src, links.dst)[column] * relations + links.numbers)
-        found = [np.stack([links.src, links.dst, links.numbers], axis=1)]
-        for number in range(placement.partitions**2):
-            records = self._graph.bucket(divmod(number, placement.partitions)).astype(np.int64)
-            found.append(records[np.isin(records[:, column] * relations + records[:, 2], asked)])
+        found = []
+        for records in self._every():
+            for some in (records, records[:, [1, 0, 2]])[: 1 + links.both_ways]:
+                found.append(some[np.isin(some[:, column] * relations + some[:, 2], asked)])
         every = np.concatenate(found)
         partition = placement.partition_of(every[:, 1 - column])
         of_partitions = (every[partition == number] for number in range(placement.partitions))
         return [Known.of(some[:, column], some[:, 2], some[:, 1 - column], relations) for some in of_partitions]
+
+    def _every(self) -> Iterator[Positions]:
+        """Yield all links, part by part: positions of both ends, and relations. [links, 3]."""
+        yield self._graph.others()[:, :3].astype(np.int64)
+        partitions = self._graph.placement.partitions
+        for number in range(partitions**2):
+            yield self._graph.bucket(divmod(number, partitions)).astype(np.int64)
 
 
 RowsOf = Callable[[int], Tensor]

@@ -174,8 +174,12 @@ def test_links_that_cannot_be_learned_from_are_refused(tmp_path: Path) -> None:
         LinkReader(lotan.Graph.from_arrays(**none), TASK).summary()
     with pytest.raises(GraphError, match="no link is of split 'train'"):
         LinkReader(lotan.Graph.from_arrays(**{**held, "edge_split": np.ones(240, dtype=np.int8)}), TASK).summary()
-    with pytest.raises(GraphError, match="undirected"):
-        LinkReader(lotan.Graph.from_arrays(**held, undirected=True), TASK)
+    reverse = {name: one if name == "features" else np.append(one, one[:1]) for name, one in held.items()}
+    reverse["src"][-1], reverse["dst"][-1] = held["dst"][0], held["src"][0]
+    reverse["edge_split"][[0, -1]] = 0, 1
+    opened(tmp_path / "directed", lotan.Graph.from_arrays(**reverse))
+    with pytest.raises(GraphError, match="'train' and another"):
+        opened(tmp_path / "undirected", lotan.Graph.from_arrays(**reverse, undirected=True))
     for split, text in ((1, "'train' and another"), (2, "'val' and 'test'")):
         first = int(np.flatnonzero(held["edge_split"] == (0 if split == 1 else 1))[0])
         twice = {name: one if name == "features" else np.append(one, one[first]) for name, one in held.items()}

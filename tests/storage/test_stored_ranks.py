@@ -14,15 +14,19 @@ from lotan.links.examples import link_graph
 from lotan.links.ranks import rank
 from lotan.storage.partitioned_graph import LinkReader, open_partitioned
 from lotan.storage.ranks import StoredLinks, rank_stored
-from tests.links.graphs import graph
+from tests.links.graphs import columns
 
 
 @pytest.mark.parametrize("decoder", ["dot", "distmult", "complex", "transe"])
-@pytest.mark.parametrize("relations", [3, 0])
-def test_they_equal_those_in_memory(tmp_path: Path, decoder: str, relations: int) -> None:
+@pytest.mark.parametrize(("relations", "undirected"), [(3, False), (0, False), (3, True)])
+def test_they_equal_those_in_memory(tmp_path: Path, decoder: str, relations: int, undirected: bool) -> None:
     torch.manual_seed(1)
     task = lotan.LinkPrediction(decoder)
-    of_links = graph(2, vertices=43, edges=400, relations=relations)
+    held = columns(2, vertices=43, edges=400, relations=relations)
+    if undirected:  # one of the links between two vertices
+        kept = np.unique(np.sort([held["src"], held["dst"]], axis=0), axis=1, return_index=True)[1]
+        held = {name: one if name == "features" else one[kept] for name, one in held.items()}
+    of_links = lotan.Graph.from_arrays(**held, undirected=undirected)
     links = link_graph(of_links, task).links
     scorer = make_decoder(task, 6, links.relations, 0)
     rows = torch.randn(43, 6)
@@ -36,9 +40,9 @@ def test_they_equal_those_in_memory(tmp_path: Path, decoder: str, relations: int
         positions = placement.first(partition) + np.arange(placement.count(partition))
         return rows[torch.from_numpy(placement.rows(positions))]
 
-    held = StoredLinks(stored)
+    others = StoredLinks(stored)
     for split in ("val", "test"):
         wanted = rank(scorer, rows, links.of(split), links).metrics()
         for most in (1 << 20, 20):
-            found = rank_stored(scorer, rows_of, held.of(split), held.known(), stored, most).metrics()
+            found = rank_stored(scorer, rows_of, others.of(split), others.known(), stored, most).metrics()
             assert found == pytest.approx(wanted, rel=1e-12), split

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import lotan
-from lotan.errors import ConfigurationError, GraphError, ModelError, StorageError
+from lotan.errors import ConfigurationError, ModelError, StorageError
 from lotan.links.decoders import make_decoder
 from lotan.links.pairs import score
 from lotan.planning.learned import draw_rows
@@ -272,7 +272,6 @@ class WithFeatures(torch.nn.Module):
         ({"model": torch.nn.Sequential(torch.nn.Linear(5, 3))}, ModelError, "no learned rows"),
         ({"model": WithFeatures()}, ModelError, "reads features"),
         ({"order": "comet(partitions=80, buffer=40, groups=4)"}, ConfigurationError, "more partitions than"),
-        ({"graph": lotan.Graph.from_arrays(**columns(1), undirected=True)}, GraphError, "undirected"),
     ],
     ids=str,
 )
