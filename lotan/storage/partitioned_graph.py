@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -323,20 +324,18 @@ def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placem
                     bucket = ranked[first]
                     os.pwrite(file.fileno(), ordered[first:end].data.cast("B"), RECORD * int(free[bucket]))
                     free[bucket] += end - first
-            os.fsync(file.fileno())
-        with open(folder / OTHERS, "wb") as file:
-            np.concatenate(others).tofile(file)
-            os.fsync(file.fileno())
+            if not np.array_equal(free, offsets[1:]):
+                raise GraphError("edges: the table changed while it was read. Train on a table that nobody writes to.")
 
     written(folder, write)
-    rest = np.concatenate(others)
+    rest = _in_order(np.concatenate(others))
     val, test = (rest[rest[:, 3] == SPLITS.index(split)] for split in ("val", "test"))
     both = _both_ways(rest) if summary.both_ways else rest  # no link may be the reverse of one in another split
     _refuse_twice(
         _common(val, _both_ways(test) if summary.both_ways else test), placement, reader.ids, "'val' and 'test'"
     )
     unchecked = PartitionedGraph(folder, placement, summary, offsets, ())
-    checksums = tuple(_checked(unchecked, number, both, reader.ids) for number in range(partitions**2))
+    checksums = written(folder, lambda: _sorted_buckets(unchecked, rest, both, reader.ids))
     found = replace(unchecked, checksums=(*checksums, _checksum(rest)))
     write_manifest(
         folder / MANIFEST,
@@ -369,12 +368,33 @@ def _buckets(records: Records, placement: Placement) -> Positions:
     return found
 
 
-def _checked(graph: PartitionedGraph, number: int, others: Records, ids: Ids) -> str:
-    """Return the checksum of a bucket, none of whose links is of another split too."""
-    start, end = int(graph.offsets[number]), int(graph.offsets[number + 1])
-    records = np.fromfile(graph.folder / EDGES, np.int32, 3 * (end - start), offset=RECORD * start).reshape(-1, 3)
-    _refuse_twice(_common(records, others), graph.placement, ids, "'train' and another split")
-    return _checksum(records)
+def _sorted_buckets(graph: PartitionedGraph, rest: Records, both: Records, ids: Ids) -> tuple[str, ...]:
+    """Sort the links of each bucket, so that a table in another order makes the same files, and return the checksums.
+
+    Args:
+        graph: The graph, whose buckets have their links in any order.
+        rest: The links of other splits, which are written too.
+        both: These and perhaps their reverses, none of which may be a training link.
+        ids: The ids of the vertices, for the error.
+    """
+    sums = []
+    with open(graph.folder / EDGES, "r+b") as file:
+        for start, end in pairwise(graph.offsets.tolist()):
+            records = np.fromfile(file, np.int32, 3 * (end - start)).reshape(-1, 3)
+            _refuse_twice(_common(records, both), graph.placement, ids, "'train' and another split")
+            ordered = _in_order(records)
+            os.pwrite(file.fileno(), ordered.data.cast("B") if ordered.size else b"", RECORD * start)
+            sums.append(_checksum(ordered))
+        os.fsync(file.fileno())
+    with open(graph.folder / OTHERS, "wb") as file:
+        rest.tofile(file)
+        os.fsync(file.fileno())
+    return tuple(sums)
+
+
+def _in_order(records: Records) -> Records:
+    """Return records in the order of their sources, then of the other columns."""
+    return np.ascontiguousarray(records[np.lexsort(records.T[::-1])])
 
 
 def _both_ways(records: Records) -> Records:

@@ -116,6 +116,9 @@ def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path
     same = {name: one[shuffled] if name != "features" else one for name, one in held.items()}
     reader = LinkReader(lotan.Graph.from_arrays(**same), TASK)
     assert reader.summary() == LinkReader(lotan.Graph.from_arrays(**held), TASK).summary()
+    opened(tmp_path / "shuffled", lotan.Graph.from_arrays(**same), partitions=5)
+    for name in ("edges.bin", "held.bin"):
+        assert (tmp_path / "shuffled" / name).read_bytes() == (tmp_path / name).read_bytes()
     for name, changed in (("dst", held["dst"][::-1].copy()), ("edge_split", np.roll(held["edge_split"], 1))):
         other = lotan.Graph.from_arrays(**{**held, name: changed})
         with pytest.raises(StorageError, match="storage of another graph"):
