@@ -13,7 +13,7 @@ from lotan.graph.column_names import ColumnNames
 from lotan.graph.given_tables import is_connect
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import TrainingWeights, training_weights
-from lotan.graph.link_parts import LinkParts, link_parts
+from lotan.graph.link_parts import LinkParts, link_parts, parts_of_tables
 from lotan.graph.sources import Source
 from planner.spec import Task
 from planner.vertex_types import VertexTypes
@@ -142,20 +142,22 @@ class GraphContent:
     def link_parts(self, rows: int) -> LinkParts:
         """Return the ids of the vertices, and the edges with their splits and relations part by part.
 
-        Files are read part by part, so that they need not fit in memory.
+        Files and tables in Spark are read part by part, so that they need not fit in memory.
 
         Args:
             rows: the edges of a part, at most.
 
         Raises:
-            GraphError: a column is missing or has a bad value, or the graph is in Spark.
+            GraphError: a column is missing or has a bad value.
         """
-        if self._source.tables is not None:
-            raise GraphError(
-                "A graph in Spark is not read part by part so far. Save it with graph.save(path), and read it with "
-                "lotan.Graph.read(path)."
-            )
-        return link_parts(self._source, rows)
+        if self._source.tables is None:
+            return link_parts(self._source, rows)
+        from lotan.graph import frames
+
+        ids, parts = frames.link_tables(
+            self._tables, self.names.with_links().present_edges(self._tables[1].columns), rows
+        )
+        return parts_of_tables(ids, parts)
 
     def with_links(self) -> Self:
         """Return the graph in this process's memory, with the splits and relations of its edges if they are there.

@@ -73,6 +73,19 @@ def test_every_link_is_in_its_bucket_and_the_size_of_parts_changes_nothing(
             assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_tables_in_spark_make_the_same_files(tmp_path: Path, spark) -> None:
+    graph = as_files(tmp_path / "graph", columns(3, vertices=41, edges=300), names=True)
+    vertices, edges = (
+        spark.read.parquet(str(tmp_path / "graph" / f"{name}.parquet")) for name in ("vertices", "edges")
+    )
+    opened(tmp_path / "files", graph)
+    opened(tmp_path / "spark", lotan.Graph(vertices, edges.repartition(3)))
+    for name in ("edges.bin", "held.bin", "manifest.json"):
+        assert (tmp_path / "spark" / name).read_bytes() == (tmp_path / "files" / name).read_bytes()
+
+
 @pytest.mark.parametrize("sizes", [(10, 3), (7, 7), (100, 8), (2**16 + 300, 5)])
 def test_positions_and_rows_are_inverse(sizes: tuple[int, int]) -> None:
     placement = Placement(*sizes, seed=1)
