@@ -17,6 +17,7 @@ from lotan.engines.local import LocalEngine
 from lotan.errors import DivergedError, StorageError
 from lotan.links.pairs import score
 from lotan.memory.mapped import MappedMemory
+from lotan.memory.trim import give_back_freed
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.job import Job
 from lotan.planning.stored_links import learned_modules
@@ -151,6 +152,7 @@ class StoredLinkPasses(Passes):
 
             yield [train_on_pairs(self._local, self.plan, self._pass(epoch, batch.number), scored)]
         self._buffer.flush()
+        give_back_freed()
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """Rank the links of validation among all vertices, partition by partition."""
@@ -181,6 +183,7 @@ class StoredLinkPasses(Passes):
             found = metrics_of_stored(self._decoder, rows, self._links, split, self._graph, self._scores)
         finally:
             self._decoder.train(is_training)
+            give_back_freed()
         return statistics_of_links(split, len(links), found)
 
     def _rows_of(self, versions: Versions) -> Any:
@@ -236,6 +239,7 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
         check_room(folder, _missing_bytes(folder, stored), "the links and three versions of the learned rows")
         division, ids = stored.division, stored.reader.ids
         graph, _ = open_partitioned(folder, stored.reader, stored.summary, division.partitions, stored.seed)
+        give_back_freed()
         placement = graph.placement
         widths = list(stored.learned.values())
         files = RowFiles(folder, placement, [*widths, *(width for width in widths for _ in range(stored.states))])
@@ -247,6 +251,7 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
             if not files.versions:
                 _write_first(files, modules, before, stored, columns, config.seed)
             files.keep([files.versions, learner.best_versions])
+            give_back_freed()
             buffer = opened.enter_context(closing(PartitionBuffer(files, division.slots, columns)))
             passes = opened.enter_context(closing(StoredLinkPasses(learner, graph, buffer)))
             yield learner, passes
