@@ -119,6 +119,7 @@ def rank_stored(
         candidates, first = rows_of(partition), graph.placement.first(partition)
         for side, answers in zip(sides, known[partition], strict=True):
             _count(side, candidates, first, answers, most)
+        del candidates  # so that the rows of the next partition take the same memory
     raw, filtered = (
         np.concatenate([middle(side.better[number], side.equal[number]) for side in sides]) for number in (0, 1)
     )
@@ -126,13 +127,22 @@ def rank_stored(
 
 
 def _gathered(rows_of: RowsOf, ends: Positions, graph: PartitionedGraph) -> Tensor:
-    """Return the rows of some vertices, whose positions are ascending. [ends, width]."""
-    placement, found = graph.placement, []
+    """Return the rows of some vertices, whose positions are ascending. [ends, width].
+
+    They take their memory at once, and each partition gives its own back: pieces that stay would lie where the rows of a
+    partition were, and the next one would take new memory.
+    """
+    placement = graph.placement
+    found: Tensor | None = None
     for partition in range(placement.partitions):
-        first = placement.first(partition)
+        first, rows = placement.first(partition), rows_of(partition)
+        if found is None:
+            found = torch.empty(len(ends), rows.shape[1])
         start, end = np.searchsorted(ends, [first, first + placement.count(partition)])
-        found.append(rows_of(partition)[torch.from_numpy(ends[start:end] - first)])
-    return torch.cat(found)
+        torch.index_select(rows, 0, torch.from_numpy(ends[start:end] - first), out=found[start:end])
+        del rows
+    assert found is not None  # there is a partition at least
+    return found
 
 
 def _direction(

@@ -194,6 +194,7 @@ class StoredLinkPasses(Passes):
         def rows_of(partition: int) -> Tensor:
             columns = files.cut(partition, held)
             files.read(partition, columns, versions)
+            give_back_freed()  # what the partition before has left in pieces
             positions = placement.first(partition) + np.arange(placement.count(partition))
             self._local.turn_to(self._whole.load(positions, torch.arange(len(positions))))
             weights = {**self._learner.weights, **dict(zip(names, columns, strict=True))}
