@@ -136,7 +136,7 @@ def _write(folder: Path, vertices: int, links: int) -> None:
         count = min(PART, links - start)
         src = (random.random(count) ** 2 * vertices).astype(np.int64)
         dst = (src + (random.random(count) ** 3 * vertices).astype(np.int64)) % vertices
-        split = np.array(["train", "val", "test"])[random.choice(3, count, p=[0.999, 0.0005, 0.0005])]
+        split = np.array(["train", "val", "test"])[random.choice(3, count, p=[0.9998, 0.0001, 0.0001])]
         part = pa.table({"src": src, "dst": dst, "split": split, "relation": random.integers(0, 20, count)})
         writer = writer or parquet.ParquetWriter(folder / "edges.parquet", part.schema)
         writer.write_table(part)
@@ -161,9 +161,9 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--epochs", type=int, default=12, help="of the orders (default: 12)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each order (default: 3)")
-    parser.add_argument("--vertices", type=int, default=4_000_000, help="of the generated graph (default: 4,000,000)")
-    parser.add_argument("--links", type=int, default=4_000_000, help="of the generated graph (default: 4,000,000)")
-    parser.add_argument("--limits", nargs="+", default=["2g", "3g"], help="memory limits (default: 2g 3g)")
+    parser.add_argument("--vertices", type=int, default=3_000_000, help="of the generated graph (default: 3,000,000)")
+    parser.add_argument("--links", type=int, default=3_000_000, help="of the generated graph (default: 3,000,000)")
+    parser.add_argument("--limits", nargs="+", default=["2g", "2500m"], help="memory limits (default: 2g 2500m)")
     parser.add_argument("--load", default="nothing else", help="what else ran on the machine, for the text")
     parser.add_argument(
         "--out", type=Path, help=f"file of the tables (default: {RESULTS.name}), whose other parts stay"

@@ -48,6 +48,7 @@ def check_storage(regime: object, task: object, config: TrainerConfig) -> None:
             config.clip_grad_norm is not None,
             "sums over rows in the order in which they lie in memory",
         ),
+        "tables": (config.tables is not None, "keeps rows in other processes"),
         "monitor='auc'": (config.monitor == "auc", "needs all links in memory"),
     }
     for name, (given, why) in reasons.items():

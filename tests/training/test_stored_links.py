@@ -265,6 +265,7 @@ class WithFeatures(torch.nn.Module):
         ({"clip_grad_norm": 1.0}, ConfigurationError, "clip_grad_norm"),
         ({"penalty": lambda parameters: parameters["rows.weight"].sum()}, ConfigurationError, "penalty"),
         ({"task": lotan.LinkPrediction(filtered=True)}, ConfigurationError, "filtered"),
+        ({"tables": 1}, ConfigurationError, "tables"),
         ({"monitor": "auc"}, ConfigurationError, "auc"),
         ({"regime": lotan.MiniBatch(8, ()), "storage_dir": "x"}, ConfigurationError, "storage_dir"),
         ({"optimizer": lotan.RMSprop()}, ConfigurationError, "RMSprop has no form"),
