@@ -299,6 +299,36 @@ def test_orders_that_make_no_sense_are_refused(order: Any, text: str) -> None:
         lotan.MiniBatch(8, (), order=order)
 
 
+class TwoTables(torch.nn.Module):
+    """The sum of two learned rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = lotan.nn.LearnedFeatures(WIDTH), lotan.nn.LearnedFeatures(WIDTH)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.one(graph) + self.other(graph)
+
+
+def test_several_tables_move_together(tmp_path: Path) -> None:
+    whole, parts = TwoTables(), TwoTables()
+    trainer(model=whole).fit()
+    trainer(model=parts, epochs=1, checkpoint_dir=tmp_path, eval_every=0).fit()
+    trainer(model=parts, checkpoint_dir=tmp_path, resume=True, eval_every=0).fit()
+    last = TwoTables()
+    trainer(model=last, eval_every=0).fit()
+    for name, rows in last.named_parameters():
+        assert torch.equal(rows, parts.get_parameter(name))
+    assert not torch.equal(whole.one.weight, whole.other.weight)
+
+
+def test_without_links_of_validation_the_last_epoch_stays() -> None:
+    held = columns(4, vertices=45, edges=300)
+    run = trainer(graph=lotan.Graph.from_arrays(**{**held, "edge_split": np.zeros(300, dtype=np.int8)})).fit()
+    assert run.best_epoch == EPOCHS
+    assert run.metrics == {}
+
+
 def test_a_grid_has_no_rows_on_a_disk() -> None:
     members = [lotan.Member(lotan.nn.LearnedRows(4)) for _ in range(2)]
     with pytest.raises(ConfigurationError, match="train each with a Trainer"):
