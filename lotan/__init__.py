@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError, ModelError
+from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError, ModelError, StorageError
 from lotan.rooms import check_rooms
 from lotan.version import __version__
 
@@ -79,6 +79,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "StorageError",
     "TrainedModel",
     "Trainer",
     "TrainerConfig",

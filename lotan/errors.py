@@ -30,6 +30,10 @@ class PassLostError(EngineError):
     """A pass that could not be finished, because an executor was lost with its rows. Running the pass again may succeed."""
 
 
+class StorageError(LotanError):
+    """Files of partitioned storage that cannot be written, read or used. The message names the folder and what to do."""
+
+
 class DivergedError(EngineError):
     """Numbers of training that are no longer finite. The message names the epoch."""
 

@@ -352,6 +352,11 @@ class ModelBatch:
 
     def _prepared_links(self, number: int, task: LinkPrediction, config: TrainerConfig) -> Job:
         """Make the job of a member that learns links, which are read once for all members of the same fractions."""
+        if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
+            raise ConfigurationError(
+                f"regime MiniBatch has order {config.regime.order!r}, and models that train together have their rows in memory; "
+                "train each with a Trainer, or leave order out"
+            )
         if not isinstance(task.decoder, str):
             task = replace(task, decoder=deepcopy(task.decoder))  # each member trains a decoder of its own
         known = (self._link_job(other) for other in self._jobs)

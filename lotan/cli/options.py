@@ -223,6 +223,12 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
         help="use the batches of the first epoch again, until three evaluations in a row have not bettered the metric of the\n"
         "validation vertices (default: draw others in each epoch)",
     )
+    group.add_argument(
+        "--order",
+        metavar="ORDER",
+        help="train links from a disk, with some partitions and their learned rows in memory: comet or beta,\n"
+        "within --memory-limit; or with sizes, 'comet(partitions=16, buffer=4, groups=8)' (default: all in memory)",
+    )
 
 
 def regime_of(options: argparse.Namespace) -> Regime:
@@ -236,6 +242,10 @@ def regime_of(options: argparse.Namespace) -> Regime:
 
     size, fanouts, seed = (getattr(options, name, None) for name in ("batch_size", "fanouts", "sampling_seed"))
     order = FIXED if getattr(options, "fixed_batches", False) else SHUFFLED
+    stored = getattr(options, "order", None)
+    if stored is not None and order == FIXED:
+        raise ConfigurationError("--order and --fixed-batches are both orders of batches; give one of them")
+    order = stored or order
     if size is None and fanouts is None and seed is None and order == SHUFFLED:
         return FullBatch()
     if size is None or fanouts is None:

@@ -14,6 +14,7 @@ from lotan.errors import ConfigurationError
 LONGEST = 255 - len(".unfinished")  # bytes of a file name: a suffix follows it while the file is written
 RESULTS: Mapping[str, str | None] = {
     "checkpoint_dir": "DIR",
+    "storage_dir": "DIR",
     "resume": None,
     "resume_with": "NAME=NUMBER[,...]",
     "log_dir": "DIR",

@@ -31,6 +31,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_result_options(
         parser.add_argument_group("results"),
         checkpoint_dir="write a checkpoint to DIR after every epoch (default: none)",
+        storage_dir="folder for the partitions of --order comet or beta, which stays and is used again (default: in\n"
+        "--checkpoint-dir, or else a temporary one)",
         resume="continue from the checkpoint in --checkpoint-dir, if there is one",
         resume_with="continue with another patience, or other numbers of the optimizer, such as lr=0.001,patience=20;\n"
         "all other options have to be those that the run began with",
@@ -113,6 +115,7 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
         monitor=options.monitor,
         **loss_settings(options),
         checkpoint_dir=options.checkpoint_dir,
+        storage_dir=options.storage_dir,
         resume=options.resume,
         resume_with=options.resume_with,
         log_dir=options.log_dir,

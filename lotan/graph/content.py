@@ -13,6 +13,7 @@ from lotan.graph.column_names import ColumnNames
 from lotan.graph.given_tables import is_connect
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import TrainingWeights, training_weights
+from lotan.graph.link_parts import LinkParts, link_parts, parts_of_tables
 from lotan.graph.sources import Source
 from planner.spec import Task
 from planner.vertex_types import VertexTypes
@@ -137,6 +138,26 @@ class GraphContent:
         from lotan.graph import frames
 
         return frames.collect(self._tables, self.names.with_links().present_edges(self._tables[1].columns))
+
+    def link_parts(self, rows: int) -> LinkParts:
+        """Return the ids of the vertices, and the edges with their splits and relations part by part.
+
+        Files and tables in Spark are read part by part, so that they need not fit in memory.
+
+        Args:
+            rows: the edges of a part, at most.
+
+        Raises:
+            GraphError: a column is missing or has a bad value.
+        """
+        if self._source.tables is None:
+            return link_parts(self._source, rows)
+        from lotan.graph import frames
+
+        ids, parts = frames.link_tables(
+            self._tables, self.names.with_links().present_edges(self._tables[1].columns), rows
+        )
+        return parts_of_tables(ids, parts)
 
     def with_links(self) -> Self:
         """Return the graph in this process's memory, with the splits and relations of its edges if they are there.

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from lotan.errors import GraphError
 from lotan.graph import spark_labels
@@ -166,6 +172,29 @@ def collect(tables: Tables, names: ColumnNames) -> tuple[VertexColumns, EdgeColu
     chosen = names.standard_edges()
     vertices = vertex_columns(standard.toArrow(), chosen)
     return vertices, edge_columns(edges.toArrow(), chosen, vertices.ids)
+
+
+def link_tables(tables: Tables, names: ColumnNames, rows: int) -> tuple[pa.Table, Callable[[], Iterator[pa.Table]]]:
+    """Return the ids of the vertices, and a function that yields the edges part by part, one partition after the other.
+
+    Args:
+        tables: the tables.
+        names: the names of their columns.
+        rows: the edges of a part, at most.
+    """
+    vertices = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], replace(names, weight=None, edge_features=None), vertices).drop("weight")
+    schema = to_arrow_schema(edges.schema)
+
+    def parts() -> Iterator[pa.Table]:
+        left = edges.toLocalIterator()
+        while some := list(islice(left, rows)):
+            columns = zip(*some, strict=True)
+            yield pa.Table.from_arrays(
+                [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+            )
+
+    return vertices.select("id").toArrow(), parts
 
 
 def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwrite: bool) -> None:

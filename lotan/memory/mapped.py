@@ -30,7 +30,7 @@ def check_room(size: int) -> None:
         EngineError: If it is in memory, or has too little room.
     """
     folder = tempfile.gettempdir()
-    if _file_system(Path(folder)) in IN_MEMORY:
+    if file_system(Path(folder)) in IN_MEMORY:
         raise EngineError(
             f"under this memory_limit, columns lie in files in {folder}, which is itself in memory; set TMPDIR to a folder "
             "on a disk, or raise memory_limit"
@@ -43,7 +43,7 @@ def check_room(size: int) -> None:
         )
 
 
-def _file_system(folder: Path) -> str:
+def file_system(folder: Path) -> str:
     """Return the type of the file system that a folder lies on, or an empty text if the system does not say."""
     real = folder.resolve()
     above = [mount for mount in psutil.disk_partitions(all=True) if real.is_relative_to(mount.mountpoint)]

@@ -40,6 +40,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.settings.tasks import LinkPrediction, excludes_targets, label_task
+from lotan.storage.stored import Stored
 from lotan.tracing import few_of, takes_tensors, trace_modes
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
@@ -78,6 +79,7 @@ class Job:
     linked: LinkGraph | None = None  # the links of a link task, whose messages pass along `graph`
     decoder: Decoder | None = None  # the decoder of a link task
     scored: ScoreSizes | None = None  # the sizes of the scores of a link task
+    stored: Stored | None = None  # the partitions of a link task that trains from a disk
     scores: int = SCORES  # the most scores that a link task computes at one time
 
     @property
@@ -108,13 +110,16 @@ class Job:
         if self.batch is None or sampling is None:
             return self.planned.seconds
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
-        return sampling.batches * self.batch.seconds + drawing + self.planned.seconds
+        scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
+        return sampling.batches * self.batch.seconds + drawing + scoring + self.planned.seconds
 
     @property
     def validation(self) -> int:
         """The number of examples that the validation metrics are computed on."""
         if self.linked is not None:
             return len(self.linked.links.of("val"))
+        if self.stored is not None:
+            return self.stored.summary.validation
         return self.graph.labels.labelled[SPLITS.index("val")]
 
     def learned(self, model: torch.nn.Module) -> torch.nn.Module:
@@ -132,6 +137,8 @@ class Job:
 
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
         """Return the estimated memory of the job's plan, or of the plan of a batch that the job is part of."""
+        if self.stored is not None:
+            return self.stored.footprint
         partitions = self.partitions or config.partitions
         limit = MemoryLimit.of(config)
         found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
@@ -581,6 +588,9 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["scores at one time"] = f"{job.scores}, for the memory limit"
     if job.linked is not None:
         settings["links"] = f"{config.task!r} on {job.linked.links.digest}"
+    if job.stored is not None:
+        settings["links"] = f"{config.task!r} on {job.stored.summary.training:,} links {job.stored.summary.digest}"
+        settings["storage"] = str(job.stored.division)
     if config.penalty is not None:
         settings["penalty"] = words_of(config.penalty)
     if job.loss.form is not None:

@@ -23,6 +23,7 @@ from lotan.settings.plan_names import named_plan
 from lotan.settings.regimes import FullBatch, MiniBatch, Regime, check_regime
 from lotan.settings.row_tables import Asynchrony, check_row_tables
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
+from lotan.settings.storage import check_storage
 from lotan.settings.tasks import LinkPrediction, as_link_task
 from planner.spec import Task
 
@@ -39,9 +40,10 @@ _TEXTS: dict[str, tuple[type, ...]] = {
     "router": (str,),
     "keys": (str, Path),
     "checkpoint_dir": (str, Path),
+    "storage_dir": (str, Path),
     "log_dir": (str, Path),
 }
-_PATHS = ("keys", "checkpoint_dir", "log_dir")
+_PATHS = ("keys", "checkpoint_dir", "storage_dir", "log_dir")
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class TrainerConfig:
     table_memory: int | str | None = None
 
     checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
+    # Folder of partitions for the orders "comet" and "beta"; None: in checkpoint_dir, or else a temporary one
+    storage_dir: str | Path | None = None
     resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
     # settings that the run goes on with, such as {"lr": 0.001, "patience": 20}; the others stay as they were given at first
     resume_with: Mapping[str, float | None] | None = None
@@ -266,6 +270,7 @@ def _check_together(config: TrainerConfig) -> None:
     check_row_tables(config)
     if isinstance(config.task, LinkPrediction):
         _check_links(config, config.task)
+    check_storage(config.regime, config.task, config)
     if config.lr_scheduler is not None:
         check_scheduler(config.lr_scheduler, config.optimizer)
     if needs_metric(config.lr_scheduler) and config.eval_every == 0:

@@ -8,11 +8,17 @@ from numbers import Integral
 
 from lotan.arguments import described, require_count, wrong
 from lotan.errors import ConfigurationError
+from lotan.settings.named_calls import read_call
+from planner.orders.division import Division, OrderName
 from planner.regime import MOST_FANOUTS, Fanout, batches_in_words
 
 ALL: Fanout = "all"
 SHUFFLED, FIXED = "shuffled", "fixed until the elbow"
 ORDERS = (SHUFFLED, FIXED)
+STORED: dict[str, tuple[str, ...]] = {"comet": ("partitions", "buffer", "groups"), "beta": ("partitions", "buffer")}
+"""The orders that train from partitions on a disk, with their arguments."""
+
+NOT_FOR_LINKS = ("cached_nodes", "each_once", "hilbert")
 BATCHES_AHEAD = 2
 """The batches that are prepared before they are needed. More would take memory, and one thread prepares them in turn."""
 
@@ -43,6 +49,12 @@ class MiniBatch:
     With order "fixed until the elbow" the batches of the first epoch are used in each epoch, until three evaluations in a
     row have not bettered the monitored metric. From then on each epoch draws its own. Source: DAHA's adaptive shuffling.
 
+    With order "comet" or "beta" a link task trains from a disk: the graph and its learned rows lie there in partitions, and
+    only some are in memory at one time. The links of a batch, and its negatives, have their ends there. "comet" puts the
+    partitions into groups anew in each epoch and mixes batches better; "beta" swaps single partitions. The memory limit
+    decides how many there are, or the order says so: "comet(partitions=16, buffer=4, groups=8)". Sources: Waleffe et al.,
+    MariusGNN (EuroSys 2023); Mohoney et al., Marius (OSDI 2021).
+
     Args:
         batch_size: The number of targets of a batch. The last batch of an epoch may have fewer.
         fanouts: For each layer the most in-edges that are drawn for a vertex, or "all" for every in-edge. The first number
@@ -51,7 +63,8 @@ class MiniBatch:
         seed: The seed of the order of targets and of the draws. It is not the Trainer's seed, which is that of dropout,
             so that models with other seeds share the batches.
         order: "shuffled", for other batches in each epoch, or "fixed until the elbow". The latter keeps the drawn edges of
-            an epoch in memory, and follows the validation of one model: grids and link tasks do not have it.
+            an epoch in memory, and follows the validation of one model: grids and link tasks do not have it. Or "comet" or
+            "beta", for a link task whose model is learned rows alone.
 
     Raises:
         ConfigurationError: If `batch_size` is no whole number of at least 1, a fanout is neither one nor "all", or there is no
@@ -68,20 +81,42 @@ class MiniBatch:
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
-            raise wrong("MiniBatch", "order", self.order, " or ".join(map(repr, ORDERS)))
+            _check_stored(self.order)
         object.__setattr__(self, "batch_size", require_count("MiniBatch", "batch_size", self.batch_size))
         object.__setattr__(self, "seed", require_count("MiniBatch", "seed", self.seed, 0))
         object.__setattr__(self, "fanouts", _fanouts(self.fanouts))
 
     def __repr__(self) -> str:
         """Return the call that makes it. The order is left out if it is the default, as earlier versions had no other."""
-        names = [item.name for item in fields(self) if item.name != "order" or self.is_fixed]
+        names = [item.name for item in fields(self) if item.name != "order" or self.order != SHUFFLED]
         return f"MiniBatch({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
     def is_fixed(self) -> bool:
         """True if the batches stay the same until the elbow."""
         return self.order == FIXED
+
+    @property
+    def is_stored(self) -> bool:
+        """True if batches come from partitions on a disk."""
+        return self.order not in ORDERS
+
+    @property
+    def stored_order(self) -> OrderName:
+        """The name of such an order."""
+        name = read_call("order", self.order, "comet").name
+        assert name in ("comet", "beta")  # it was checked
+        return "comet" if name == "comet" else "beta"
+
+    @property
+    def division(self) -> Division | None:
+        """The division into partitions that the order says; None: the memory limit decides."""
+        given = read_call("order", self.order, "comet").keywords
+        if not given:
+            return None
+        return Division(
+            self.stored_order, given["partitions"], given["buffer"], given.get("groups", given["partitions"])
+        )
 
     def __str__(self) -> str:
         return batches_in_words(self.batch_size, self.fanouts)
@@ -101,6 +136,39 @@ def check_regime(value: object) -> None:
         raise ConfigurationError(
             f"regime is {described(value)}; expected lotan.FullBatch(), or one such as "
             "lotan.MiniBatch(batch_size=1024, fanouts=(10, 10))"
+        )
+
+
+def _check_stored(order: object) -> None:
+    """Check an order that trains from a disk.
+
+    Raises:
+        ConfigurationError: If there is no such order, or its sizes do not go together.
+    """
+    expected = f"{', '.join(map(repr, ORDERS))}, 'comet' or 'beta'"
+    if not isinstance(order, str):
+        raise wrong("MiniBatch", "order", order, expected)
+    call = read_call("order", order, "comet(partitions=16, buffer=4, groups=8)")
+    if call.name in NOT_FOR_LINKS:
+        raise ConfigurationError(
+            f"MiniBatch got order={order!r}, which trains from a disk, and so far only links do: take 'comet' or 'beta' with "
+            "task=lotan.LinkPrediction(...), or 'shuffled'"
+        )
+    if call.name not in STORED:
+        raise wrong("MiniBatch", "order", order, expected)
+    names, given = STORED[call.name], call.keywords
+    if given and set(given) != set(names):
+        raise ConfigurationError(f"MiniBatch got order={order!r}; give all of {', '.join(names)}, or none of them")
+    sizes = [require_count("MiniBatch", f"order: {name}", given[name]) for name in names if name in given]
+    if not given:
+        return
+    partitions, buffer, groups = (*sizes, sizes[0])[:3]
+    even = partitions % groups == 0 and buffer % (partitions // groups) == 0
+    least = 2 if groups > 1 else 1
+    if not even or not least <= buffer // max(1, partitions // groups) <= groups:
+        raise ConfigurationError(
+            f"MiniBatch got order={order!r}; expected groups of the same size, and room in the buffer for whole groups, at "
+            "least two of them and at most all, as in 'comet(partitions=16, buffer=4, groups=8)'"
         )
 
 

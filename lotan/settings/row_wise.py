@@ -21,6 +21,30 @@ FORMS: Mapping[str, str] = {"Adam": "lazy Adam", "Adagrad": "sparse Adagrad", "S
 ZERO = ("weight_decay", "momentum", "amsgrad")
 """The arguments that would change rows without a gradient, or need all rows. They must be 0 for learned rows."""
 
+ROW_STATES: Mapping[str, tuple[str, ...]] = {"Adam": ("exp_avg", "exp_avg_sq"), "Adagrad": ("sum",), "SGD": ()}
+"""The state that each of them has for a row, by torch's names. It is as wide as the row."""
+
+
+def begin_row_state(optimizer: torch.optim.Optimizer, rows: Tensor, name: str) -> tuple[Tensor, ...]:
+    """Give an optimizer the state of rows before their first step, and return its parts, in the order of `ROW_STATES`.
+
+    State that is there already stays, such as the number of steps of a checkpoint.
+
+    Args:
+        optimizer: The optimizer.
+        rows: The parameter.
+        name: The name of the optimizer's class among `FORMS`.
+    """
+    state = optimizer.state[rows]
+    group = next(one for one in optimizer.param_groups if any(rows is parameter for parameter in one["params"]))
+    first = float(group.get("initial_accumulator_value", 0.0))
+    if name != "SGD":
+        state.setdefault("step", torch.tensor(0.0))
+    for part in ROW_STATES[name]:
+        if part not in state:
+            state[part] = torch.full_like(rows, first, requires_grad=False)
+    return tuple(state[part] for part in ROW_STATES[name])
+
 
 class LazyAdam(torch.optim.Adam):
     """Adam that leaves rows without a gradient as they are, as `torch.optim.SparseAdam` does.

@@ -44,6 +44,7 @@ class Checkpoint:
     identity: dict[str, str]  # what identifies the run: seed, model, graph, optimizer, plan
     schedule: dict[str, Any] = field(default_factory=dict)  # the state_dict of the learning rate's scheduler
     changes: list[dict[str, Any]] = field(default_factory=list)  # settings with which it went on, with "after_epoch"
+    storage: dict[str, Any] = field(default_factory=dict)  # the files of learned rows; empty if these are in memory
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:

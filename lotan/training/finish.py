@@ -73,19 +73,22 @@ def trained_model(job: Job, weights: Mapping[str, torch.Tensor], config: Trainer
         weights: The parameters and buffers by name, which are copied.
         config: The settings of the run.
     """
-    copied = {name: tensor.clone() for name, tensor in weights.items()}
+    # rows in files are shared with the model: nobody writes to them, and they may not fit in memory
+    shared = job.stored.learned if job.stored is not None else ()
+    copied = {name: tensor if name in shared else tensor.clone() for name, tensor in weights.items()}
     ids = job.graph.arrays().ids if job.evaluate.learned else None
-    decoder = None if job.decoder is None or job.linked is None else _trained_decoder(job.decoder, job, config)
+    decoder = None if job.decoder is None else _trained_decoder(job.decoder, job, config)
     classes = job.graph.labels.classes
     return TrainedModel(job.evaluate, job.loss, copied, classes, edges_of(job.graph), ids, decoder)
 
 
 def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:
     assert isinstance(config.task, LinkPrediction)
-    assert job.linked is not None
+    names = () if job.linked is None else job.linked.links.names
+    names = names if job.stored is None else job.stored.summary.names
     own = deepcopy(decoder).requires_grad_(False).eval() if isinstance(decoder, OwnDecoder) else None
     task = config.task
-    return TrainedDecoder(task.decoder_name, job.loss.outputs, job.linked.links.names, task.shares, task.seed, own)
+    return TrainedDecoder(task.decoder_name, job.loss.outputs, names, task.shares, task.seed, own)
 
 
 def remember_epochs(job: Job, config: TrainerConfig, epochs: Sequence[Mapping[str, Any]]) -> None:

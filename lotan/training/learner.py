@@ -111,6 +111,11 @@ class Learner:
         return self._is_evaluated(self.state.epoch) and self.lacks_metrics and not later
 
     @property
+    def _kept(self) -> Weights:
+        """The parameters and buffers that checkpoints hold, and that are the best ones of an epoch."""
+        return self.weights
+
+    @property
     def _by_row(self) -> tuple[str, ...]:
         """The names of the parameters whose gradients are sparse: learned rows in mini-batches."""
         return tuple(self.job.train.learned) if self.job.batch is not None else ()
@@ -207,7 +212,7 @@ class Learner:
         state.schedule.after_evaluation(found)
         improved = state.stopping.update(state.epoch, found)
         if improved:
-            state.best_weights = {name: tensor.clone() for name, tensor in self.weights.items()}
+            state.best_weights = {name: tensor.clone() for name, tensor in self._kept.items()}
         return improved
 
     def keep(self, best: bool) -> None:
@@ -221,16 +226,28 @@ class Learner:
         state = self.state
         checkpoint = Checkpoint(
             epoch=state.epoch,
-            weights=self.weights,
-            optimizer=state.optimizer.state_dict(),
+            weights=self._kept,
+            optimizer=self._optimizer_state(),
             schedule=state.schedule.state(),
             stopping=state.stopping.state(),
             best_weights=state.best_weights,
             history=state.history,
             identity=state.identity,
             changes=state.changes,
+            storage=self._storage_state(),
         )
         save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
+
+    def _optimizer_state(self) -> dict[str, Any]:
+        """Return the state of the optimizer, as a checkpoint holds it."""
+        return self.state.optimizer.state_dict()
+
+    def _storage_state(self) -> dict[str, Any]:
+        """Return what a checkpoint says of rows in files: nothing, as all are in memory."""
+        return {}
+
+    def _resume_storage(self, storage: Mapping[str, Any]) -> None:
+        """Go on from the rows in files that a checkpoint names."""
 
     def _is_evaluated(self, epoch: int) -> bool:
         every = self.config.eval_every
@@ -273,6 +290,7 @@ class Learner:
         if checkpoint.epoch == checkpoint.stopping["best_epoch"]:
             keep_as_best(directory)  # the earlier run was killed between its two renames
         self._restore(checkpoint.weights)
+        self._resume_storage(checkpoint.storage)
         state.optimizer.load_state_dict(checkpoint.optimizer)
         schedule.load(checkpoint.schedule)
         resumed = State(
@@ -307,7 +325,7 @@ class Learner:
     def restore_best(self) -> None:
         """Load the best weights into the model, if there was an evaluation. `go_on` undoes it."""
         if self.state.best_weights:
-            self._current = self._current or {name: tensor.clone() for name, tensor in self.weights.items()}
+            self._current = self._current or {name: tensor.clone() for name, tensor in self._kept.items()}
             self._restore(self.state.best_weights)
 
     def go_on(self) -> None:
@@ -324,7 +342,7 @@ class Learner:
 
     def _restore(self, weights: Weights) -> None:
         with torch.no_grad():
-            for name, tensor in self.weights.items():
+            for name, tensor in self._kept.items():
                 tensor.copy_(weights[name])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lotan.batches.links import LinkBatches
-from lotan.engines.base import Outcome, run
+from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import DivergedError
@@ -102,22 +102,13 @@ class LinkPasses(Passes):
         number: int = 0,
     ) -> Outcome:
         """Run a training pass in which the given pairs are scored."""
-        found: list[Scored] = []
 
-        def scoring(rows: Tensor) -> Tensor:
+        def scored(rows: Tensor) -> Scored:
             placed = rows if engine is not self._local else engine.rows_of(rows)
-            found.append(score(self._decoder, placed, pairs, links, self._task.loss, self._scores))
-            gradient = found[0].rows
-            return gradient if engine is not self._local else engine.placed(gradient)
+            found = score(self._decoder, placed, pairs, links, self._task.loss, self._scores)
+            return found if engine is not self._local else replace(found, rows=engine.placed(found.rows))
 
-        engine.scoring = scoring
-        outcome = run(engine, plan, plan.train, self._pass(epoch, number))
-        of_decoder = {f"{PREFIX}{name}": gradient for name, gradient in found[0].decoder.items()}
-        return replace(
-            outcome,
-            gradients={**outcome.gradients, **of_decoder},
-            statistics=statistics_of_pairs(found[0].loss, found[0].terms),
-        )
+        return train_on_pairs(engine, plan, self._pass(epoch, number), scored)
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """Rank the links of validation among all vertices."""
@@ -155,6 +146,31 @@ class LinkPasses(Passes):
                 "learning rate"
             )
         return rows
+
+
+def train_on_pairs(engine: LocalEngine, plan: Plan, a_pass: Pass, scored: Callable[[Tensor], Scored]) -> Outcome:
+    """Run a training pass whose output rows are scored, and return its gradients with those of the decoder.
+
+    Args:
+        engine: The engine, with a graph loaded.
+        plan: The plan.
+        a_pass: The pass.
+        scored: A function from the output rows to their loss and gradients.
+    """
+    found: list[Scored] = []
+
+    def scoring(rows: Tensor) -> Tensor:
+        found.append(scored(rows))
+        return found[0].rows
+
+    engine.scoring = scoring
+    outcome = run(engine, plan, plan.train, a_pass)
+    of_decoder = {f"{PREFIX}{name}": gradient for name, gradient in found[0].decoder.items()}
+    return replace(
+        outcome,
+        gradients={**outcome.gradients, **of_decoder},
+        statistics=statistics_of_pairs(found[0].loss, found[0].terms),
+    )
 
 
 class LinkPassesOfModels(Passes):

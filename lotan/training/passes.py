@@ -97,6 +97,10 @@ class Passes:
         moved = self._engine.bytes_moved().items()
         return {name: count - self._moved.get(name, 0) + of_batches.get(name, 0) for name, count in moved}
 
+    def figures(self) -> dict[str, float] | None:
+        """Return what was prepared for mini-batches, as plain data for the report; None: a full batch."""
+        return None if self.batches is None else self.batches.figures()
+
     def close(self) -> None:
         """Free the mini-batches, before the engine is closed. This may be called twice."""
         if self.batches is not None:

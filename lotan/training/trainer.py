@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 import weakref
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ from lotan.memory.watch import MemoryWatch
 from lotan.nn.unwrapping import unwrapped
 from lotan.planning.job import Job, prepare
 from lotan.planning.links import prepare_links
+from lotan.planning.stored_links import prepare_stored
 from lotan.results.run import Run
 from lotan.settings.config import given_config
+from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction
 from lotan.tracking import Tracker, open_tracker, start_of
 from lotan.training.checkpoint import claimed
@@ -41,6 +44,7 @@ from lotan.training.load import LoadWatch
 from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
+from lotan.training.stored import open_stored
 from planner.explain import (
     Format,
     PlanStage,
@@ -119,7 +123,10 @@ class Trainer:
         """
         if self._job is None:
             if isinstance(self._settled.task, LinkPrediction):
-                self._job = prepare_links(self.model, self.graph, self._settled, self._decoder)
+                regime = self._settled.regime
+                stored = isinstance(regime, MiniBatch) and regime.is_stored
+                ready = prepare_stored if stored else prepare_links
+                self._job = ready(self.model, self.graph, self._settled, self._decoder)
                 self._decoder = self._job.decoder
             else:
                 self._job = prepare(self.model, self.graph, self._settled, self._opened)
@@ -159,7 +166,7 @@ class Trainer:
             raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
         if runs and not (isinstance(analyze, int) and analyze >= 1):
             raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
-        if (runs or alternatives) and self.job.linked is not None:
+        if (runs or alternatives) and self.job.decoder is not None:
             raise ConfigurationError(
                 f"{'analyze' if runs else 'alternatives'} measures or compares passes of models that predict labels, and the "
                 "task is LinkPrediction: leave it out"
@@ -180,6 +187,9 @@ class Trainer:
         shown = PlanView(self.job.shown).explain(format, stage)
         if self.job.batch is None or format != "text" or stage in ("logical", "rewritten"):
             return shown
+        if self.job.stored is not None:
+            lines = self.job.stored.lines(self.job.epoch_seconds, whole=stage is not None)
+            return "\n".join([shown, *lines, ""])
         return f"{shown}\n{evaluation_text(self.job.planned)}"
 
     @spark_translated()
@@ -237,18 +247,28 @@ class Trainer:
             job = self.job
             if self._settled.checkpoint_dir is not None:
                 stack.enter_context(claimed(Path(self._settled.checkpoint_dir)))
-            learner = Learner(job.learned(self.model), job, self._settled)
-            passes = stack.enter_context(open_passes(job, self.graph, self._settled, learner))
+            learner, passes = stack.enter_context(self._opened_passes(job))
             setup_seconds = time.perf_counter() - started
             load = LoadWatch()
             self._train(learner, passes, tracker)
             quiet = load.quiet
             bytes_moved = passes.bytes_moved()
-            batches = None if passes.batches is None else passes.batches.figures()
+            batches = passes.figures()
         learner.restore_best()
         if quiet and job.batch is None:  # the estimates of a mini-batch are not those of an epoch
             remember_epochs(job, self._settled, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True, batches=batches)
+
+    @contextmanager
+    def _opened_passes(self, job: Job) -> Iterator[tuple[Learner, Passes]]:
+        """Yield the learner and its passes. With rows on a disk, the model holds those of the best epoch at the end."""
+        if job.stored is not None:
+            with open_stored(self.model, job, self._settled) as opened:
+                yield opened
+            return
+        learner = Learner(job.learned(self.model), job, self._settled)
+        with open_passes(job, self.graph, self._settled, learner) as passes:
+            yield learner, passes
 
     def _forget_job(self) -> None:
         self._job = None

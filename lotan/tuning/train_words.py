@@ -11,7 +11,7 @@ from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 from lotan.settings.regimes import MiniBatch, Regime
 from lotan.settings.tasks import LinkPrediction
 
-RESULTS = ("checkpoint_dir", "resume", "resume_with", "log_dir", "mlflow", "progress")
+RESULTS = ("checkpoint_dir", "storage_dir", "resume", "resume_with", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
 UNSAID = ("chunk_rows", "penalty")
 """Settings for which `lotan train` has no option."""
@@ -65,6 +65,7 @@ def _words_of_regime(regime: Regime | str) -> list[str]:
     return [
         *(word for name, value in words.items() for word in (name, str(value))),
         *["--fixed-batches"] * regime.is_fixed,
+        *(["--order", regime.order] if regime.is_stored else []),
     ]
 
 

@@ -11,6 +11,7 @@ from lotan.cli import train
 from lotan.cli.options import loss_settings, plan_settings
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import LinkPrediction
 from lotan.tuning.train_words import UNSAID, words_in_common
 
 
@@ -67,6 +68,7 @@ BATCHES = {
         {"regime": MiniBatch(64, ()), "tables": "tcp://127.0.0.1:5571,tcp://127.0.0.1:5572"},
         {"plan": "blocks-hoist_invariant"},
         {"disable": []},
+        {"task": LinkPrediction(), "regime": MiniBatch(64, (), order="comet(partitions=8, buffer=4, groups=4)")},
         {"class_weights": [1.0, 0.3]},
         {"threshold": [0.25, 0.5]},
     ],
@@ -79,7 +81,7 @@ def test_they_are_read_as_they_were_given(settings):
 
 
 def test_every_setting_is_said_or_known_not_to_be():
-    results = {"checkpoint_dir", "resume", "resume_with", "log_dir", "mlflow", "progress"}
+    results = {"checkpoint_dir", "storage_dir", "resume", "resume_with", "log_dir", "mlflow", "progress"}
     own = {"optimizer", "lr_scheduler", "clip_grad_norm", "seed", "epochs", "patience"}
     assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *BATCHES, *UNSAID, *results, *own}
 

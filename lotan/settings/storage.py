@@ -1,0 +1,56 @@
+"""The settings that do not go with partitions on a disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lotan.errors import ConfigurationError
+from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import LinkPrediction
+
+if TYPE_CHECKING:
+    from lotan.settings.config import TrainerConfig
+
+
+def check_storage(regime: object, task: object, config: TrainerConfig) -> None:
+    """Refuse what cannot be trained from partitions on a disk so far, by its name.
+
+    Args:
+        regime: The regime of the settings.
+        task: Their task.
+        config: The settings.
+
+    Raises:
+        ConfigurationError: If there is such a setting.
+    """
+    if not isinstance(regime, MiniBatch) or not regime.is_stored:
+        if config.storage_dir is not None:
+            raise ConfigurationError(
+                f"storage_dir is {str(config.storage_dir)!r}, but no order trains from a disk: give one, such as "
+                "regime=lotan.MiniBatch(1024, (), order='comet'), or leave storage_dir out"
+            )
+        return
+    order = f"regime MiniBatch has order {regime.order!r}"
+    if not isinstance(task, LinkPrediction):
+        raise ConfigurationError(
+            f"{order}, which trains links from a disk: give task=lotan.LinkPrediction(...); vertices are not trained from a disk "
+            "so far: leave order out for them"
+        )
+    if regime.fanouts:
+        raise ConfigurationError(
+            f"{order}, and fanouts {regime.fanouts}: models that read neighbours are not trained from a disk so far. Give "
+            "fanouts=() with a model of learned rows alone, such as lotan.nn.LearnedRows(64), or leave order out"
+        )
+    reasons = {
+        "filtered=True": (task.filtered, "needs all links in memory"),
+        "penalty": (config.penalty is not None, "may read all rows"),
+        "clip_grad_norm": (
+            config.clip_grad_norm is not None,
+            "sums over rows in the order in which they lie in memory",
+        ),
+        "tables": (config.tables is not None, "keeps rows in other processes"),
+        "monitor='auc'": (config.monitor == "auc", "needs all links in memory"),
+    }
+    for name, (given, why) in reasons.items():
+        if given:
+            raise ConfigurationError(f"{order}, and {name} {why}: leave one of them out")

@@ -1,0 +1,147 @@
+"""The folder of partitioned storage: who may use it, whether there is room, and what is left of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import xxhash
+
+from lotan.errors import StorageError
+from lotan.files import write_atomically
+from lotan.memory.mapped import IN_MEMORY, file_system
+
+PREFIX = "lotan-storage-"
+"""The beginning of the names of folders that are removed at the end of a run."""
+
+HELD = "in-use"
+"""The file that a run locks as long as it uses the folder."""
+
+T = TypeVar("T")
+
+
+@contextmanager
+def claimed_storage(folder: Path | None) -> Iterator[Path]:
+    """Make a folder for storage if needed, and lock other runs out of it until the block ends.
+
+    Args:
+        folder: The folder, which stays; None: one among the temporary files, which is removed. Those that killed runs have
+            left there are removed too.
+
+    Raises:
+        StorageError: If another run uses the folder, it cannot be written, or it lies in memory.
+    """
+    own = None
+    if folder is None:
+        _sweep(Path(tempfile.gettempdir()))
+        own = folder = written(Path(tempfile.gettempdir()), lambda: Path(tempfile.mkdtemp(prefix=PREFIX)))
+    else:
+        written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
+    descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
+    try:
+        _lock(folder, descriptor)
+        _check_disk(folder)
+        yield folder
+    finally:
+        os.close(descriptor)
+        if own is not None:
+            shutil.rmtree(own, ignore_errors=True)
+
+
+def _lock(folder: Path, descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StorageError(
+            f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
+        ) from None
+    except OSError:
+        return  # the file system has no locks
+
+
+def _check_disk(folder: Path) -> None:
+    kind = file_system(folder)
+    if kind in IN_MEMORY:
+        raise StorageError(
+            f"partitions would lie in {folder}, which is itself in memory ({kind}); name a folder on a disk with storage_dir, "
+            "or set TMPDIR to one"
+        )
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders of runs that were killed. Those of running ones are locked."""
+    for left in parent.glob(f"{PREFIX}*"):
+        try:
+            descriptor = os.open(left / HELD, os.O_RDWR)
+        except OSError:
+            continue  # it is being made, or belongs to somebody else
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            pass  # its run goes on
+        finally:
+            os.close(descriptor)
+
+
+def check_room(folder: Path, size: int, of: str) -> None:
+    """Check that a folder has room, before the first byte is written.
+
+    Args:
+        folder: The folder.
+        size: The bytes that will be written.
+        of: What they are, for the error.
+
+    Raises:
+        StorageError: If it has not.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise StorageError(
+            f"{of} take up to {size:,} bytes in {folder}, which has {free:,} left; free some, or name a folder on another disk "
+            "with storage_dir"
+        )
+
+
+def written(place: Path, write: Callable[[], T]) -> T:
+    """Return the result of a function that writes at a place.
+
+    Raises:
+        StorageError: If it cannot be written: the disk is full or read-only, or permissions are missing.
+    """
+    try:
+        return write()
+    except OSError as error:
+        raise StorageError(
+            f"storage cannot be written to {place}: {error.strerror or error}; free some space, mend the permissions, or name "
+            "another folder with storage_dir"
+        ) from error
+
+
+def write_manifest(path: Path, content: Mapping[str, Any]) -> None:
+    """Write plain data with a checksum. The file is there completely or not at all.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    text = json.dumps(content, sort_keys=True)
+    whole = json.dumps({"content": content, "checksum": xxhash.xxh3_64_hexdigest(text.encode())}, sort_keys=True)
+    written(path, lambda: write_atomically(path, lambda stream: stream.write(whole.encode())))
+
+
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """Return the plain data of a manifest, or None if there is none or it was damaged."""
+    try:
+        whole = json.loads(path.read_text())
+        content: dict[str, Any] = whole["content"]
+        text = json.dumps(content, sort_keys=True)
+        return content if whole["checksum"] == xxhash.xxh3_64_hexdigest(text.encode()) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

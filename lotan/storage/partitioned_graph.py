@@ -1,0 +1,424 @@
+"""A graph on a disk: its training links in buckets, one for each pair of partitions, and the links of other splits.
+
+`edges.bin` has the training links, bucket by bucket, and `held.bin` those of validation and test. A record has the
+positions of both ends and the number of the relation, as int32; in `held.bin` the split follows. `manifest.json` is written
+last. So a graph whose writing was cut off has no manifest, and is written again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from lotan.errors import GraphError, StorageError
+from lotan.graph import Graph
+from lotan.graph.arrays import EdgeColumns, Ids, Positions
+from lotan.graph.faults import EXAMPLES, dangling_edges
+from lotan.graph.link_parts import LinkParts, relation_of
+from lotan.graph.row_keys import edge_keys, vertex_keys
+from lotan.links.examples import TRAIN, Links, drawn_splits
+from lotan.settings.tasks import LinkPrediction
+from lotan.storage.folder import check_room, read_manifest, write_manifest, written
+from lotan.storage.placement import Placement
+from planner.orders.order import Bucket
+from planner.spec import SPLITS
+
+Records = npt.NDArray[np.int32]
+
+FORMAT = 1
+MANIFEST, EDGES, OTHERS = "manifest.json", "edges.bin", "held.bin"
+PART_EDGES = 1 << 17
+"""The edges that are in memory at one time while a graph is read: some 30 MB with all copies, and their texts."""
+
+RECORD, OTHER = 12, 16
+"""The bytes of a training link, and of one of another split."""
+
+MOST_VERTICES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The sizes and the relations of a graph, as one pass over its links tells them."""
+
+    vertices: int
+    training: int  # the number of training links
+    validation: int
+    test: int
+    names: tuple[int | str, ...]  # the relations as they were given, by their numbers; empty: links have none
+    digest: str  # of the ids and the links, in whichever order these are
+    both_ways: bool = False  # True if a link is known in both directions
+
+    @property
+    def others(self) -> int:
+        """The number of links of validation and test."""
+        return self.validation + self.test
+
+
+@dataclass(frozen=True)
+class PartitionedGraph:
+    """The links of a graph on a disk.
+
+    Args:
+        folder: The folder.
+        placement: The partitions of the vertices.
+        summary: The sizes and the relations.
+        offsets: The first record of each bucket, and the number of all; bucket (a, b) is at a * partitions + b.
+        checksums: The checksum of each bucket, and that of the links of other splits.
+    """
+
+    folder: Path
+    placement: Placement
+    summary: Summary
+    offsets: Positions
+    checksums: tuple[str, ...]
+
+    def bucket(self, bucket: Bucket) -> Records:
+        """Read the training links of a bucket. int32 [links, 3]: positions of sources and destinations, relations.
+
+        Raises:
+            StorageError: If the file is cut short or was changed.
+        """
+        number = bucket[0] * self.placement.partitions + bucket[1]
+        start, end = int(self.offsets[number]), int(self.offsets[number + 1])
+        with _opened(self.folder / EDGES) as file:
+            found = np.fromfile(file, np.int32, 3 * (end - start), offset=RECORD * start)
+        if len(found) != 3 * (end - start) or _checksum(found) != self.checksums[number]:
+            raise StorageError(
+                f"{self.folder / EDGES} was cut short or changed while it was used; run again, which writes it anew"
+            )
+        return found.reshape(-1, 3)
+
+    def size(self, bucket: Bucket) -> int:
+        """Return the number of links of a bucket."""
+        number = bucket[0] * self.placement.partitions + bucket[1]
+        return int(self.offsets[number + 1] - self.offsets[number])
+
+    def others(self) -> Records:
+        """Read the links of validation and test. int32 [links, 4]: as in `bucket`, and the split."""
+        return np.fromfile(self.folder / OTHERS, np.int32).reshape(-1, 4)
+
+    def links_of(self, records: Records, splits: npt.NDArray[Any]) -> Links:
+        """Return records as links between positions."""
+        src, dst, numbers = (records[:, column].astype(np.int64) for column in range(3))
+        relation = numbers if self.summary.names else None
+        named, both = self.summary.names, self.summary.both_ways
+        return Links(self.summary.vertices, src, dst, relation, splits.astype(np.int8), named, both)
+
+    def is_whole(self) -> bool:
+        """Return True if all records are as they were written."""
+        try:
+            files = (
+                (self.folder / EDGES, RECORD * self.summary.training),
+                (self.folder / OTHERS, OTHER * self.summary.others),
+            )
+            if any(path.stat().st_size != size for path, size in files):
+                return False
+            numbers = range(self.placement.partitions**2)
+            for number in numbers:
+                self.bucket(divmod(number, self.placement.partitions))
+            return _checksum(self.others()) == self.checksums[-1]
+        except (OSError, StorageError):
+            return False
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}; run again, which writes it anew") from error
+
+
+def _checksum(records: Records) -> str:
+    return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(records).data.cast("B") if records.size else b"")
+
+
+class LinkReader:
+    """Reads the links of a graph part by part, with both ends as rows, and checks them.
+
+    Args:
+        graph: The graph.
+        task: The task, with the fractions of links that are validation and test if edges have no splits.
+
+    Raises:
+        GraphError: If the graph is of a kind that is not stored in partitions so far.
+    """
+
+    def __init__(self, graph: Graph, task: LinkPrediction) -> None:
+        if graph.vertex_types is not None:
+            raise GraphError(
+                "The graph has several types of vertices, and such graphs are not stored in partitions so far. Train it in "
+                "memory: leave order out."
+            )
+        self._both_ways = graph.undirected
+        parts: LinkParts = graph.link_parts(PART_EDGES)
+        self.ids, self._parts, self._task = parts.ids, parts.parts, task
+        if len(self.ids) > MOST_VERTICES:
+            raise GraphError(
+                f"The graph has {len(self.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
+            )
+        self.keys = vertex_keys(self.ids)
+        self._find = _finder(self.ids)
+
+    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+        """Yield the links as rows, with their splits. Relations without a number get the next one.
+
+        Args:
+            numbers: The numbers of relations, by how they were given. New ones are added.
+
+        Raises:
+            GraphError: If an end is no vertex, or links have no splits.
+        """
+        for edges in self._parts():
+            src, dst = self._find(edges.src), self._find(edges.dst)
+            dangling = np.flatnonzero((src < 0) | (dst < 0))
+            if len(dangling):
+                raise dangling_edges(len(dangling), [(edges.src[one], edges.dst[one]) for one in dangling[:EXAMPLES]])
+            relation = _numbered(edges, numbers)
+            links = Links(len(self.ids), src, dst, relation, np.full(len(src), TRAIN, dtype=np.int8))
+            yield replace(links, split=self._splits(edges, links))
+
+    def _splits(self, edges: EdgeColumns, links: Links) -> npt.NDArray[np.int8]:
+        if edges.split is not None:
+            return edges.split
+        if self._task.fractions is None:
+            raise GraphError(
+                "edges.split: there is no such column, and a link task needs to know which links it learns from. Give each edge "
+                "'train', 'val' or 'test' there, or let a hash decide: lotan.LinkPrediction(fractions=(0.05, 0.1))."
+            )
+        return drawn_splits(links, self.keys, self._task)
+
+    def summary(self) -> Summary:
+        """Return what one pass over all links tells.
+
+        Raises:
+            GraphError: If an end is no vertex, links have no splits, or none is for training.
+        """
+        numbers: dict[int | str, int] = {}
+        digest = xxhash.xxh3_64(np.ascontiguousarray(self.keys).data.cast("B"))
+        total, counts = 0, np.zeros(len(SPLITS), dtype=np.int64)
+        for links in self.parts(numbers):
+            counts += np.bincount(links.split[links.split >= 0], minlength=len(SPLITS))
+            given = vertex_keys(np.array(list(map(str, numbers)) or ["-"], dtype=object))[links.numbers]
+            words = edge_keys(self.keys[links.src], self.keys[links.dst], given + links.split)
+            total = (total + int(words.view(np.uint64).sum(dtype=np.uint64))) % 2**64
+        if not counts[TRAIN]:
+            raise GraphError("edges.split: no link is of split 'train'. Give some, which the model learns from.")
+        digest.update(f"{total} {counts.tolist()}".encode())
+        return Summary(
+            vertices=len(self.ids),
+            training=int(counts[TRAIN]),
+            validation=int(counts[SPLITS.index("val")]),
+            test=int(counts[SPLITS.index("test")]),
+            names=_sorted(numbers),
+            digest=digest.hexdigest(),
+            both_ways=self._both_ways,
+        )
+
+
+def _finder(ids: Ids) -> Any:
+    """Return a function from ids to their rows, or -1."""
+    count = len(ids)
+    if ids.dtype.kind == "i" and ids[0] == 0 and ids[-1] == count - 1:
+        return lambda ends: np.where((ends < 0) | (ends >= count), -1, ends).astype(np.int64)
+    import pandas as pd  # not at the top: it takes a third of a second
+
+    index = pd.Index(ids)
+    return lambda ends: index.get_indexer(ends).astype(np.int64, copy=False)
+
+
+def _numbered(edges: EdgeColumns, numbers: dict[int | str, int]) -> Positions | None:
+    given = relation_of(edges)
+    if given is None:
+        return None
+    names, places = np.unique(given, return_inverse=True)
+    of_names = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    found: Positions = np.array(of_names, dtype=np.int64)[places]
+    return found
+
+
+def _sorted(numbers: dict[int | str, int]) -> tuple[int | str, ...]:
+    return tuple(np.unique(np.array(list(numbers), dtype=object)).tolist()) if numbers else ()
+
+
+def open_partitioned(
+    folder: Path, reader: LinkReader, summary: Summary, partitions: int, seed: int
+) -> tuple[PartitionedGraph, bool]:
+    """Return the graph in a folder, which is written if it is not there, was damaged, or is divided in another way.
+
+    Args:
+        folder: The folder, which the caller has claimed.
+        reader: The links.
+        summary: What a pass over them has told.
+        partitions: The number of partitions.
+        seed: The seed of the partition of each vertex.
+
+    Returns:
+        The graph, and True if it was written now.
+
+    Raises:
+        StorageError: If the folder has the storage of another graph or version, or cannot be written.
+        GraphError: If a link is in two splits.
+    """
+    placement = Placement(summary.vertices, partitions, seed)
+    known = read_manifest(folder / MANIFEST)
+    if known is not None:
+        _check_same(folder, known, summary)
+        same = (known["partitions"], known["seed"]) == (partitions, seed)
+        found = PartitionedGraph(folder, placement, summary, np.array(known["offsets"]), tuple(known["checksums"]))
+        if same and found.is_whole():
+            return found, False
+    return _write(folder, reader, summary, placement), True
+
+
+def _check_same(folder: Path, known: dict[str, Any], summary: Summary) -> None:
+    if known.get("format") != FORMAT:
+        raise StorageError(
+            f"{folder} holds storage of another version of lotan (its format is {known.get('format')!r}, not {FORMAT}); name "
+            "another folder with storage_dir, or remove this one"
+        )
+    if known["summary"] != _plain(summary):
+        raise StorageError(
+            f"{folder} holds storage of another graph ({known['summary']['vertices']:,} vertices, "
+            f"{known['summary']['training']:,} training links, digest {known['summary']['digest']}; this graph has "
+            f"{summary.vertices:,} vertices, {summary.training:,} training links, digest {summary.digest}); name another folder "
+            "with storage_dir, or remove this one"
+        )
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    return {**asdict(summary), "names": list(summary.names)}
+
+
+def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placement) -> PartitionedGraph:
+    """Write the links in two passes over them: the first counts those of each bucket, the second puts each in its place."""
+    partitions = placement.partitions
+    check_room(folder, RECORD * summary.training + OTHER * summary.others, "the links")
+    (folder / MANIFEST).unlink(missing_ok=True)
+    counts = np.zeros(partitions**2, dtype=np.int64)
+    for records, _ in _placed(reader, summary, placement):
+        counts += np.bincount(_buckets(records, placement), minlength=partitions**2)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), counts.cumsum()])
+    others: list[Records] = [np.zeros((0, 4), dtype=np.int32)]
+    edges = folder / EDGES
+
+    def write() -> None:
+        with open(edges, "wb") as file:
+            if summary.training:
+                os.posix_fallocate(file.fileno(), 0, RECORD * summary.training)
+            free = offsets[:-1].copy()  # the place of the next record of each bucket
+            for records, rest in _placed(reader, summary, placement):
+                others.append(rest)
+                numbers = _buckets(records, placement)
+                order = np.argsort(numbers, kind="stable")
+                ranked, ordered = numbers[order], np.ascontiguousarray(records[order])
+                firsts = np.flatnonzero(np.diff(ranked, prepend=-1))
+                for first, end in zip(firsts, np.append(firsts, len(ranked))[1:], strict=True):
+                    bucket = ranked[first]
+                    os.pwrite(file.fileno(), ordered[first:end].data.cast("B"), RECORD * int(free[bucket]))
+                    free[bucket] += end - first
+            if not np.array_equal(free, offsets[1:]):
+                raise GraphError("edges: the table changed while it was read. Train on a table that nobody writes to.")
+
+    written(folder, write)
+    rest = _in_order(np.concatenate(others))
+    val, test = (rest[rest[:, 3] == SPLITS.index(split)] for split in ("val", "test"))
+    both = _both_ways(rest) if summary.both_ways else rest  # no link may be the reverse of one in another split
+    _refuse_twice(
+        _common(val, _both_ways(test) if summary.both_ways else test), placement, reader.ids, "'val' and 'test'"
+    )
+    unchecked = PartitionedGraph(folder, placement, summary, offsets, ())
+    checksums = written(folder, lambda: _sorted_buckets(unchecked, rest, both, reader.ids))
+    found = replace(unchecked, checksums=(*checksums, _checksum(rest)))
+    write_manifest(
+        folder / MANIFEST,
+        {
+            "format": FORMAT,
+            "summary": _plain(summary),
+            "partitions": partitions,
+            "seed": placement.seed,
+            "offsets": offsets.tolist(),
+            "checksums": list(found.checksums),
+        },
+    )
+    return found
+
+
+def _placed(reader: LinkReader, summary: Summary, placement: Placement) -> Iterator[tuple[Records, Records]]:
+    """Yield the records of training links and those of other splits, part by part."""
+    order = {name: number for number, name in enumerate(summary.names)}
+    numbers: dict[int | str, int] = {}
+    for links in reader.parts(numbers):
+        relations = np.array([order[name] for name in numbers] or [0])[links.numbers]
+        columns = [placement.positions(links.src), placement.positions(links.dst), relations, links.split]
+        records = np.stack(columns, axis=1).astype(np.int32)
+        yield np.ascontiguousarray(records[links.split == TRAIN, :3]), records[links.split > TRAIN]
+
+
+def _buckets(records: Records, placement: Placement) -> Positions:
+    src, dst = (placement.partition_of(records[:, column].astype(np.int64)) for column in (0, 1))
+    found: Positions = src * placement.partitions + dst
+    return found
+
+
+def _sorted_buckets(graph: PartitionedGraph, rest: Records, both: Records, ids: Ids) -> tuple[str, ...]:
+    """Sort the links of each bucket, so that a table in another order makes the same files, and return the checksums.
+
+    Args:
+        graph: The graph, whose buckets have their links in any order.
+        rest: The links of other splits, which are written too.
+        both: These and perhaps their reverses, none of which may be a training link.
+        ids: The ids of the vertices, for the error.
+    """
+    sums = []
+    with open(graph.folder / EDGES, "r+b") as file:
+        for start, end in pairwise(graph.offsets.tolist()):
+            records = np.fromfile(file, np.int32, 3 * (end - start)).reshape(-1, 3)
+            _refuse_twice(_common(records, both), graph.placement, ids, "'train' and another split")
+            ordered = _in_order(records)
+            os.pwrite(file.fileno(), ordered.data.cast("B") if ordered.size else b"", RECORD * start)
+            sums.append(_checksum(ordered))
+        os.fsync(file.fileno())
+    with open(graph.folder / OTHERS, "wb") as file:
+        rest.tofile(file)
+        os.fsync(file.fileno())
+    return tuple(sums)
+
+
+def _in_order(records: Records) -> Records:
+    """Return records in the order of their sources, then of the other columns."""
+    return np.ascontiguousarray(records[np.lexsort(records.T[::-1])])
+
+
+def _both_ways(records: Records) -> Records:
+    """Return records, and their reverses."""
+    reverses = records.copy()
+    reverses[:, :2] = records[:, 1::-1]
+    return np.concatenate([records, reverses])
+
+
+def _refuse_twice(twice: Records, placement: Placement, ids: Ids, splits: str) -> None:
+    if len(twice):
+        src, dst = (ids[placement.rows(twice[:1, column].astype(np.int64))[0]] for column in (0, 1))
+        raise GraphError(
+            f"edges.split: {len(twice):,} links are in {splits} (for example {src!r} -> {dst!r}). Keep one of them: the model "
+            "would be asked what it has seen."
+        )
+
+
+def _common(records: Records, others: Records) -> Records:
+    """Return the records that are among others too."""
+    if not len(records) or not len(others):
+        return records[:0]
+    whole: Sequence[Any] = [
+        np.ascontiguousarray(one[:, :3]).view(np.dtype([("src", "<i4"), ("dst", "<i4"), ("relation", "<i4")]))[:, 0]
+        for one in (records, others)
+    ]
+    return records[np.isin(whole[0], whole[1])]

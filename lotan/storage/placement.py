@@ -1,0 +1,79 @@
+"""The partition of each vertex, and its place there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lotan.graph.arrays import Positions
+from lotan.stages.draws import Randomness, random_words
+
+FEW = 1 << 16
+"""The vertices of a graph up to which each has a place of its own. Beyond that, runs of vertices stay together."""
+
+RUN = 256
+"""The vertices of such a run. The rows of a run are read and written as one piece, so it should not be short."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The vertices in a drawn order, which is cut into partitions. The *position* of a vertex is its place in that order.
+
+    Partitions differ by one vertex at most. The order depends on the seed and the number of vertices alone.
+    """
+
+    vertices: int
+    partitions: int
+    seed: int
+
+    @property
+    def capacity(self) -> int:
+        """The vertices of the largest partition."""
+        return -(-self.vertices // self.partitions)
+
+    def first(self, partition: int) -> int:
+        """Return the position of the first vertex of a partition; that of `partitions` is the number of vertices."""
+        return partition * self.vertices // self.partitions
+
+    def count(self, partition: int) -> int:
+        """Return the number of vertices of a partition."""
+        return self.first(partition + 1) - self.first(partition)
+
+    def partition_of(self, positions: Positions) -> Positions:
+        """Return the partition of each position."""
+        found: Positions = ((positions + 1) * self.partitions - 1) // self.vertices
+        return found
+
+    def positions(self, rows: Positions) -> Positions:
+        """Return the positions of vertices, which are given as rows in ascending order of ids."""
+        return self._moved(self._places, rows)
+
+    def rows(self, positions: Positions) -> Positions:
+        """Return the rows of vertices, in ascending order of ids, by their positions."""
+        return self._moved(self._runs, positions)
+
+    @property
+    def _run(self) -> int:
+        return 1 if self.vertices <= FEW else RUN
+
+    @cached_property
+    def _runs(self) -> Positions:
+        """The runs in their drawn order. The vertices after the last whole run stay at the end."""
+        numbers = np.arange(self.vertices // self._run)
+        words = random_words(Randomness(self.seed, 0), "partitions of vertices", numbers, 2)
+        return np.lexsort((numbers, words[:, 1], words[:, 0]))
+
+    @cached_property
+    def _places(self) -> Positions:
+        found = np.empty_like(self._runs)
+        found[self._runs] = np.arange(len(found))
+        return found
+
+    def _moved(self, places: Positions, given: Positions) -> Positions:
+        run, within = np.divmod(given, self._run)
+        whole = run < len(places)
+        run[whole] = places[run[whole]]
+        found: Positions = run * self._run + within
+        return found

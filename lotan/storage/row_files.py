@@ -1,0 +1,160 @@
+"""Learned rows and the optimizer's state of each on a disk: a file for each partition, and another for each epoch.
+
+An epoch writes files of its own and leaves those of the epoch before as they are. So the rows of the last checkpoint are
+whole at any moment, and those of the best epoch too. Other files are removed once a checkpoint is on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor
+
+from lotan.errors import StorageError
+from lotan.files import force_directory
+from lotan.storage.folder import written
+from lotan.storage.placement import Placement
+
+ROWS = "rows"
+"""The folder of these files, in that of the storage."""
+
+Versions = Mapping[str, tuple[int, str]]
+"""The epoch of each partition's file and the checksums of its columns, by the number of the partition as a text."""
+
+
+@dataclass
+class Moved:
+    """The bytes that were moved between memory and disk, and the seconds that it took."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    read_seconds: float = 0.0
+    write_seconds: float = 0.0
+    partition_wait_seconds: float = 0.0  # that training waited for partitions
+
+
+class RowFiles:
+    """The files of learned rows.
+
+    Args:
+        folder: The folder of the storage, which the caller has claimed.
+        placement: The partitions.
+        widths: The numbers of a row in each column: learned rows come first, and the optimizer's state after them.
+    """
+
+    def __init__(self, folder: Path, placement: Placement, widths: Sequence[int]) -> None:
+        self.folder, self.placement, self.widths = folder / ROWS, placement, tuple(widths)
+        self.versions: dict[str, tuple[int, str]] = {}  # those that are read now
+        self._unforced: set[Path] = set()
+        written(self.folder, lambda: self.folder.mkdir(parents=True, exist_ok=True))
+
+    def path(self, partition: int, epoch: int) -> Path:
+        """Return the place of a partition's file of an epoch."""
+        return self.folder / f"{partition}.{epoch}.bin"
+
+    def write(self, partition: int, epoch: int, rows: Sequence[Tensor]) -> int:
+        """Write the rows of a partition, and return the number of bytes. `versions` is left to the caller.
+
+        Raises:
+            StorageError: If they cannot be written.
+        """
+        path = self.path(partition, epoch)
+        self._unforced.add(path)
+
+        def write() -> str:
+            sums = []
+            with open(path, "wb", buffering=0) as file:
+                for column in rows:
+                    data = column.numpy().reshape(-1).data.cast("B")
+                    sums.append(xxhash.xxh3_64_hexdigest(data))
+                    while len(data):
+                        data = data[file.write(data) :]
+            return "-".join(sums)
+
+        self.versions[str(partition)] = epoch, written(path, write)
+        return sum(column.nbytes for column in rows)
+
+    def read(self, partition: int, out: Sequence[Tensor], versions: Versions | None = None) -> int:
+        """Read the rows of a partition, and return the number of bytes.
+
+        Args:
+            partition: The partition.
+            out: The tensors that take its first columns. [vertices of the partition, width] each.
+            versions: The files to read; None: those of `versions`.
+
+        Raises:
+            StorageError: If the file is not there, was cut short or was changed.
+        """
+        epoch, sums = (self.versions if versions is None else versions)[str(partition)]
+        path = self.path(partition, epoch)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                for column, checksum in zip(out, sums.split("-"), strict=False):
+                    data = rest = column.numpy().reshape(-1).data.cast("B")
+                    while len(rest) and (count := file.readinto(rest)):
+                        rest = rest[count:]
+                    if len(rest) or xxhash.xxh3_64_hexdigest(data) != checksum:
+                        raise StorageError(f"{path} was cut short or changed; {_MEND}")
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror}; {_MEND}") from error
+        return sum(column.nbytes for column in out)
+
+    def new(self, columns: int | None = None) -> list[Tensor]:
+        """Return tensors that take the first columns of any partition; None: all columns."""
+        return [torch.empty(self.placement.capacity, width) for width in self.widths[:columns]]
+
+    def cut(self, partition: int, columns: Sequence[Tensor]) -> list[Tensor]:
+        """Return the part of such tensors that a partition fills."""
+        return [column[: self.placement.count(partition)] for column in columns]
+
+    def check(self, versions: Versions) -> None:
+        """Check that all files of a checkpoint are whole, before training goes on from them.
+
+        Raises:
+            StorageError: If one is not.
+        """
+        columns = self.new()
+        for partition in range(self.placement.partitions):
+            if str(partition) not in versions:
+                raise StorageError(f"the checkpoint names no file of partition {partition} in {self.folder}; {_MEND}")
+            self.read(partition, self.cut(partition, columns), versions)
+
+    def force(self) -> None:
+        """Force to the disk what was written since the last call.
+
+        Raises:
+            StorageError: If that fails.
+        """
+
+        def force() -> None:
+            for path in sorted(self._unforced):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            force_directory(self.folder)
+
+        written(self.folder, force)
+        self._unforced.clear()
+
+    def keep(self, kept: Iterable[Versions]) -> None:
+        """Remove all files but those of some versions."""
+        names = {self.path(int(partition), epoch) for one in kept for partition, (epoch, _) in one.items()}
+        for path in self.folder.glob("*.bin"):
+            if path not in names:
+                path.unlink(missing_ok=True)
+
+
+_MEND = "restore the folder from a copy, or train anew in another one"
+
+
+def versions_of(content: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """Return versions that were read from a checkpoint."""
+    return {partition: (int(epoch), str(checksum)) for partition, (epoch, checksum) in content.items()}

@@ -1,0 +1,115 @@
+"""The division of a graph into partitions, chosen for the bytes that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import Literal
+
+from planner.orders.beta import beta
+from planner.orders.comet import comet
+from planner.orders.order import EdgeOrder
+
+OrderName = Literal["beta", "comet"]
+
+BLOCK = 16 << 10
+"""The bytes of a read that is long enough to keep a disk busy. Buckets and partitions are to be no shorter."""
+
+MOST_PARTITIONS = 256
+GROUP = 8
+"""The partitions of a group at most. More make no batch more mixed, and more buckets to open."""
+
+WORKED = 6
+"""The copies of the links of a set while its batches are made: as read, their order and its keys, and both sorted."""
+
+UNEVEN = 2
+"""The links of the largest set, divided by the mean."""
+
+EVALUATED = 3
+"""The partitions that an evaluation holds beside the buffer: the rows as read, the model's output, and a copy."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The bytes of what lies on the disk."""
+
+    vertices: int
+    rows: int  # learned rows of all vertices, with the optimizer's state
+    links: int  # of training
+
+
+@dataclass(frozen=True)
+class Division:
+    """A division of a graph into partitions, of which some are in memory."""
+
+    order: OrderName
+    partitions: int
+    capacity: int  # the partitions that are trained on at one time
+    groups: int  # that COMET puts the partitions into; for BETA as many as there are partitions
+
+    @property
+    def group(self) -> int:
+        """The partitions of a group, which are swapped together."""
+        return self.partitions // self.groups
+
+    @property
+    def slots(self) -> int:
+        """The partitions that there is room for: those trained on, and a group that is read ahead."""
+        return self.capacity + (self.group if self.capacity < self.partitions else 0)
+
+    def of_epoch(self, seed: int, epoch: int) -> EdgeOrder:
+        """Return the order of an epoch."""
+        if self.order == "beta":
+            return beta(self.partitions, self.capacity, seed, epoch)
+        return comet(self.partitions, self.capacity, self.groups, seed, epoch)
+
+    def buffer_bytes(self, sizes: Sizes) -> int:
+        """Return the bytes of the rows in memory."""
+        largest = -(-sizes.vertices // self.partitions) / max(1, sizes.vertices)
+        return int(self.slots * largest * sizes.rows)
+
+    def bytes(self, sizes: Sizes) -> int:
+        """Return the estimated bytes in memory: the buffer, the links of a set, and an evaluation."""
+        sets = max(1, len(self.of_epoch(0, 0).sets)) if self.capacity < self.partitions else 1
+        links = min(sizes.links, UNEVEN * sizes.links // sets)
+        return self.buffer_bytes(sizes) + WORKED * links + EVALUATED * sizes.rows // self.partitions
+
+    def __str__(self) -> str:
+        groups = f", in {self.groups} groups" if self.order == "comet" else ""
+        return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{groups}"
+
+
+def divide(order: OrderName, sizes: Sizes, room: int) -> Division:
+    """Return the division that swaps least among those that fit into some bytes.
+
+    For COMET two groups are in memory, so the fewest groups that fit are taken. Source: Waleffe et al., MariusGNN (EuroSys
+    2023), section 6, with the optimizer's state and the group that is read ahead counted.
+
+    Args:
+        order: The order.
+        sizes: The bytes on the disk.
+        room: The bytes for all of it.
+
+    Returns:
+        The division; the one of the least bytes if none fits.
+    """
+    found = list(_divisions(order, sizes))
+    return next((one for one in found if one.bytes(sizes) <= room), min(found, key=lambda one: one.bytes(sizes)))
+
+
+def _divisions(order: OrderName, sizes: Sizes) -> list[Division]:
+    """Return the divisions to try, from the one with most in memory to the one with least."""
+    fine = min(sizes.rows // BLOCK, isqrt(sizes.links // BLOCK), MOST_PARTITIONS, sizes.vertices)
+    if order == "beta":
+        found = []
+        for partitions in dict.fromkeys(
+            max(1, min(sizes.vertices, most)) for most in (min(32, max(4, fine)), max(4, fine))
+        ):
+            found += [Division(order, partitions, capacity, partitions) for capacity in range(partitions, 1, -1)]
+        return found or [Division(order, 1, 1, 1)]
+    found = [Division(order, 1, 1, 1)]
+    for groups in (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64):
+        size = max(1, min(GROUP, fine // groups))
+        if groups * size <= sizes.vertices:
+            found.append(Division(order, groups * size, 2 * size, groups))
+    return found

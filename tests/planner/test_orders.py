@@ -1,0 +1,116 @@
+"""Orders of partitions: every bucket or partition once, never more in memory than there is room for, few swaps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from planner.orders import (
+    EdgeOrder,
+    beta,
+    cached_nodes,
+    comet,
+    each_once,
+    hilbert,
+    least_swaps,
+    swaps_of_beta,
+)
+
+SIZES = [(p, c) for p in (2, 3, 4, 6, 7, 12, 16) for c in range(2, p + 1)]
+
+
+def check(order: EdgeOrder, partitions: int, capacity: int) -> None:
+    assert all(len(set(held)) == len(held) <= capacity for held in order.sets)
+    assert all(a in held and b in held for held, found in zip(order.sets, order.buckets, strict=True) for a, b in found)
+    counts = Counter(bucket for found in order.buckets for bucket in found)
+    assert counts == Counter((a, b) for a in range(partitions) for b in range(partitions))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "swaps", "least"),
+    [((4, 2), 5, 5), ((6, 3), 7, 6), ((16, 4), 42, 38), ((32, 8), 78, 67), ((128, 32), 294, 247)],
+)
+def test_swaps_of_beta_are_those_of_the_paper(sizes: tuple[int, int], swaps: int, least: int) -> None:
+    assert (beta(*sizes).reads, swaps_of_beta(*sizes), least_swaps(*sizes)) == (swaps, swaps, least)
+    assert beta(*sizes, seed=5).reads == swaps
+
+
+def test_beta_follows_the_papers_figure() -> None:
+    sets = ["".join(map(str, held)) for held in beta(6, 3).sets]
+    assert sets == ["012", "013", "014", "015", "125", "235", "234", "345"]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_beta_trains_every_bucket_once_and_swaps_one_at_a_time(sizes: tuple[int, int]) -> None:
+    for order in (beta(*sizes), beta(*sizes, seed=1, epoch=2)):
+        check(order, *sizes)
+        assert all(len(set(now) - set(before)) == 1 for before, now in pairwise(order.sets))
+        assert least_swaps(*sizes) <= order.reads == swaps_of_beta(*sizes)
+        assert {len(held) for held in order.sets} == {sizes[1]}
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 2), (8, 4, 4), (16, 4, 8), (16, 8, 4), (12, 6, 12), (16, 4, 16), (3, 3, 1)])
+def test_comet_trains_every_bucket_once_in_groups_of_each_epoch(sizes: tuple[int, int, int]) -> None:
+    partitions, capacity, groups = sizes
+    size = partitions // groups
+    orders = [comet(*sizes, seed=3, epoch=epoch) for epoch in (1, 2)]
+    for order in orders:
+        check(order, partitions, capacity)
+        of_groups = swaps_of_beta(groups, capacity // size)
+        assert order.reads == size * of_groups
+        assert len(order.sets) == of_groups + 1
+    assert orders[0] == comet(*sizes, seed=3, epoch=1)
+    if groups > 2:  # else there is one set
+        assert orders[0] != orders[1]
+
+
+def test_with_two_groups_in_memory_comet_is_balanced() -> None:
+    found: Counter[int] = Counter()
+    for epoch in range(300):
+        order = comet(16, 4, 8, epoch=epoch)
+        assert len(order.sets) == 28
+        found.update({number: len(of_set) for number, of_set in enumerate(order.buckets)})
+    means = [count / 300 for count in found.values()]
+    assert all(9.14 - 0.6 < mean < 9.14 + 0.6 for mean in means), means  # 2 x 4 x 8 / 7 buckets for each set
+
+
+@pytest.mark.parametrize(("sizes", "plain", "symmetric"), [((4, 2), 9, 5), ((8, 2), 51, 28), ((16, 4), 102, 56)])
+def test_the_hilbert_curve_swaps_more(sizes: tuple[int, int], plain: int, symmetric: int) -> None:
+    for order, swaps in ((hilbert(*sizes), plain), (hilbert(*sizes, symmetric=True), symmetric)):
+        check(order, *sizes)
+        assert order.reads == swaps >= swaps_of_beta(*sizes)
+
+
+def test_cached_nodes_swap_nothing_and_draw_other_partitions_in_each_epoch() -> None:
+    orders = [cached_nodes(16, 6, 2, seed=1, epoch=epoch) for epoch in range(20)]
+    assert all(order.reads == 0 and order.partitions == ((0, 1),) for order in orders)
+    assert all({0, 1} <= set(order.sets[0]) and len(order.sets[0]) == 6 for order in orders)
+    assert {one for order in orders for one in order.sets[0]} == set(range(16))
+
+
+@pytest.mark.parametrize(("sizes", "sets"), [((8, 2), 7), ((16, 4), 13), ((4, 4), 1)])
+def test_each_once_reads_each_partition_once(sizes: tuple[int, int], sets: int) -> None:
+    for epoch in range(5):
+        order = each_once(*sizes, seed=2, epoch=epoch)
+        assert len(order.sets) == sets
+        assert order.reads + sizes[1] == sizes[0]
+        assert sorted(one for found in order.partitions for one in found) == list(range(sizes[0]))
+        assert all(set(found) <= set(held) for held, found in zip(order.sets, order.partitions, strict=True))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: beta(4, 1),
+        lambda: beta(4, 5),
+        lambda: comet(8, 4, 3),
+        lambda: comet(8, 3, 4),
+        lambda: hilbert(6, 2),
+        lambda: cached_nodes(4, 2, 3),
+    ],
+)
+def test_sizes_without_an_order_are_refused(call) -> None:
+    with pytest.raises(ValueError, match=r"expected|each_once"):
+        call()

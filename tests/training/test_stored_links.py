@@ -1,0 +1,347 @@
+"""Link training from a disk: the same bits as in memory in the same order, also after a kill at any write."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lotan
+from lotan.errors import ConfigurationError, ModelError, StorageError
+from lotan.links.decoders import make_decoder
+from lotan.links.pairs import score
+from lotan.planning.learned import draw_rows
+from lotan.settings.optimizers import Optimizer
+from lotan.stages.randomness import Randomness
+from lotan.storage import row_files
+from lotan.storage.link_batches import InMemory, pairs_of, sets_of_epoch
+from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.training import checkpoint
+from tests.links.graphs import columns
+
+EPOCHS = 3
+COMET, BETA = "comet(partitions=8, buffer=4, groups=4)", "beta(partitions=7, buffer=3)"
+TASK = lotan.LinkPrediction("distmult", negatives=20)
+WIDTH = 6
+
+
+def graph() -> lotan.Graph:
+    return lotan.Graph.from_arrays(**columns(4, vertices=45, edges=300))
+
+
+def trainer(order: str = COMET, model: torch.nn.Module | None = None, **settings: Any) -> lotan.Trainer:
+    """A Trainer whose rows lie on a disk."""
+    given = {
+        "task": TASK,
+        "regime": lotan.MiniBatch(16, (), seed=2, order=order),
+        "optimizer": lotan.Adam(lr=0.05),
+        "epochs": EPOCHS,
+        "progress": False,
+    }
+    return lotan.Trainer(
+        model or lotan.nn.LearnedRows(WIDTH), settings.pop("graph", None) or graph(), **{**given, **settings}
+    )
+
+
+def in_memory(folder: Path, order: str, optimizer: Optimizer, task: lotan.LinkPrediction) -> dict[str, torch.Tensor]:
+    """Train on the whole table in the order of the epochs' batches, by torch's autograd, and return the weights."""
+    regime = lotan.MiniBatch(16, (), seed=2, order=order)
+    reader = LinkReader(graph(), task)
+    division = regime.division
+    assert division is not None
+    stored, _ = open_partitioned(folder, reader, reader.summary(), division.partitions, regime.seed)
+    model = lotan.nn.LearnedRows(WIDTH)
+    draw_rows(model, graph(), lotan.TrainerConfig())
+    decoder = make_decoder(task, WIDTH, 3, 0)
+    parameters = {"rows.weight": model.rows.weight, **dict(decoder.named_parameters())}
+    steps = optimizer.build(parameters, ["rows.weight"])
+    for epoch in range(1, EPOCHS + 1):
+        number = 0
+        for of_set in sets_of_epoch(stored, division.of_epoch(regime.seed, epoch), 16, Randomness(regime.seed, epoch)):
+            memory = InMemory(stored.placement, of_set.held)
+            for start in range(0, len(of_set.records), 16):
+                records = of_set.records[start : start + 16]
+                of = Randomness(task.seed, epoch, batch=number)
+                pairs = pairs_of(records, of_set.records, memory, task, of, True)
+                places = torch.from_numpy(stored.placement.rows(pairs.ends))
+                rows = model.rows.weight.detach()[places]
+                found = score(decoder, rows, [pairs.among(pairs.ends)], len(records), task.loss)
+                shape = model.rows.weight.shape
+                gradient = torch.sparse_coo_tensor(places[None], found.rows, shape, check_invariants=True)
+                model.rows.weight.grad = gradient
+                for name, parameter in decoder.named_parameters():
+                    parameter.grad = found.decoder[name]
+                steps.step()
+                number += 1
+    return {name: parameter.detach() for name, parameter in parameters.items()}
+
+
+@pytest.mark.parametrize(
+    ("order", "optimizer", "task"),
+    [
+        (COMET, lotan.Adam(lr=0.05), TASK),
+        (BETA, lotan.Adagrad(lr=0.1, initial_accumulator_value=0.1), lotan.LinkPrediction("complex", 20, "bce")),
+        (COMET, lotan.SGD(lr=0.5), lotan.LinkPrediction("transe", "all")),
+        (BETA, lotan.Adam(lr=0.05), lotan.LinkPrediction("distmult", 20, negative_sampling="degree")),
+    ],
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_the_table_has_the_bits_of_a_run_in_memory(
+    tmp_path: Path, order: str, optimizer: Optimizer, task: lotan.LinkPrediction
+) -> None:
+    wanted = in_memory(tmp_path, order, optimizer, task)
+    asked = trainer(order, optimizer=optimizer, task=task, eval_every=0)
+    run = asked.fit()
+    assert torch.equal(asked.model.rows.weight, wanted["rows.weight"])
+    assert torch.equal(run.model.weights["link_decoder.relation"], wanted["relation"])
+    assert set(run.metrics) == {"val", "test"}
+    moved = run.report["mini_batches"]
+    assert moved["read_bytes"] > 0
+    assert moved["written_bytes"] > 0
+
+
+def test_the_best_epoch_is_kept_and_the_model_predicts(tmp_path: Path) -> None:
+    asked = trainer(epochs=6, optimizer=lotan.Adam(lr=0.5), storage_dir=tmp_path)
+    run = asked.fit()
+    assert run.best_epoch < 6
+    again = trainer(epochs=run.best_epoch, optimizer=lotan.Adam(lr=0.5))
+    again.fit()
+    assert torch.equal(asked.model.rows.weight, again.model.rows.weight)
+    assert len(run.rank({"src": [0, 1], "relation": ["a", "b"]}, k=2)) == 4
+    run.save(tmp_path / "model")
+    loaded = lotan.load(tmp_path / "model")
+    assert torch.equal(loaded.weights["rows.weight"], asked.model.rows.weight)
+    asked.fit()  # it goes on from its rows
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing that comes after it in the run may write."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, write: int) -> list[int]:
+    """Let the given write to a file of rows or of a checkpoint be cut off in its middle."""
+    count, rows, whole = [0], row_files.RowFiles.write, checkpoint.write_atomically
+
+    def of_rows(self: row_files.RowFiles, partition: int, epoch: int, columns: Any) -> int:
+        count[0] += 1
+        found = rows(self, partition, epoch, columns)
+        if count[0] == write:
+            path = self.path(partition, epoch)
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            raise Killed
+        assert count[0] < write or not write
+        return found
+
+    def of_checkpoint(path: Path, content: Any) -> None:
+        count[0] += 1
+        if count[0] == write:
+            path.with_name(path.name + ".unfinished").write_bytes(b"PK")
+            raise Killed
+        whole(path, content)
+
+    monkeypatch.setattr(row_files.RowFiles, "write", of_rows)
+    monkeypatch.setattr(checkpoint, "write_atomically", of_checkpoint)
+    return count
+
+
+def writes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    with monkeypatch.context() as patched:
+        count = dying(patched, 0)
+        trainer(checkpoint_dir=tmp_path / "whole").fit()
+    return count[0]
+
+
+@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.nightly)])
+def test_a_kill_at_any_write_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    wanted = trainer()
+    history = [epoch["metrics"] for epoch in wanted.fit().history]
+    total = writes_of_a_run(tmp_path, monkeypatch)
+    assert total > 40
+    for write in sorted({3, total, *range(9, total + 1, step)}):  # 8 writes are the first rows
+        place = tmp_path / str(write)
+        with monkeypatch.context() as patched:
+            dying(patched, write)
+            with pytest.raises(Killed):
+                trainer(checkpoint_dir=place).fit()
+        asked = trainer(checkpoint_dir=place, resume=True)
+        run = asked.fit()
+        assert [epoch["metrics"] for epoch in run.history] == history, write
+        assert torch.equal(asked.model.rows.weight, wanted.model.rows.weight), write
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.training.test_stored_links import trainer
+trainer(checkpoint_dir=Path(sys.argv[1]), epochs=400, eval_every=0).fit()
+"""
+
+
+@pytest.mark.nightly
+def test_a_killed_process_resumes_bit_for_bit(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=Path(__file__).parents[2])
+    last = tmp_path / "last.pt"
+    while process.poll() is None and not (last.exists() and list((tmp_path / "storage" / "rows").glob("*.5.bin"))):
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    asked, wanted = (
+        trainer(epochs=12, eval_every=0, **given) for given in ({"checkpoint_dir": tmp_path, "resume": True}, {})
+    )
+    done = checkpoint.load_checkpoint(tmp_path, torch.load(last)["identity"])
+    assert done is not None
+    assert done.epoch < 12, "the process was too fast for this test"
+    asked.fit()
+    wanted.fit()
+    assert torch.equal(asked.model.rows.weight, wanted.model.rows.weight)
+
+
+def test_damaged_rows_of_a_checkpoint_are_an_error(tmp_path: Path) -> None:
+    trainer(checkpoint_dir=tmp_path).fit()
+    with pytest.raises(StorageError, match="holds the checkpoint of an earlier run"):
+        trainer(checkpoint_dir=tmp_path).fit()
+    place = next((tmp_path / "storage" / "rows").glob(f"*.{EPOCHS}.bin"))
+    place.write_bytes(place.read_bytes()[:-1])
+    asked = trainer(checkpoint_dir=tmp_path, resume=True, epochs=5)
+    with pytest.raises(StorageError, match="cut short or changed"):
+        asked.fit()
+    assert not asked.model.rows.has_rows  # the model is as it was
+    with pytest.raises(lotan.LotanError, match="different run"):
+        trainer(BETA, checkpoint_dir=tmp_path, resume=True).fit()
+
+
+def test_the_memory_limit_decides_the_partitions() -> None:
+    def with_limit(limit: str | int) -> Any:
+        return trainer("comet", memory_limit=limit).job.stored
+
+    plenty = with_limit("4g")
+    assert plenty.division.capacity == plenty.division.partitions
+    least = plenty.footprint.least
+    scarce = with_limit(least)
+    assert scarce.footprint.peak <= least
+    assert scarce.division.groups > plenty.division.groups
+    with pytest.raises(ConfigurationError, match="memory_limit"):
+        with_limit(least - 1)
+    with pytest.raises(ConfigurationError, match="needs memory_limit"):
+        trainer("comet").explain()
+
+
+def test_explain_prints_the_schedule() -> None:
+    text = trainer().explain()
+    for part in (
+        "comet, 4 of 8 partitions in memory, in 4 groups; 2 more are read ahead",
+        "an epoch has 6 sets and 10 swaps of a partition (at least 10)",
+        "S1  ",
+        "that training waits for",
+    ):
+        assert part in text
+    whole = trainer("comet(partitions=16, buffer=4, groups=8)").explain(stage="physical")
+    assert "S28  " in whole
+
+
+class WithFeatures(torch.nn.Module):
+    """Learned rows beside features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = lotan.nn.LearnedFeatures(4)
+        self.lin = torch.nn.Linear(5, 4)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.rows(graph) + self.lin(x)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"task": None}, ConfigurationError, "trains links from a disk"),
+        ({"regime": lotan.MiniBatch(8, (5,), order="comet")}, ConfigurationError, "fanouts=()"),
+        ({"clip_grad_norm": 1.0}, ConfigurationError, "clip_grad_norm"),
+        ({"penalty": lambda parameters: parameters["rows.weight"].sum()}, ConfigurationError, "penalty"),
+        ({"task": lotan.LinkPrediction(filtered=True)}, ConfigurationError, "filtered"),
+        ({"tables": 1}, ConfigurationError, "tables"),
+        ({"monitor": "auc"}, ConfigurationError, "auc"),
+        ({"regime": lotan.MiniBatch(8, ()), "storage_dir": "x"}, ConfigurationError, "storage_dir"),
+        ({"optimizer": lotan.RMSprop()}, ConfigurationError, "RMSprop has no form"),
+        ({"optimizer": lotan.Adam(weight_decay=0.1)}, ConfigurationError, "weight_decay"),
+        ({"model": torch.nn.Sequential(torch.nn.Linear(5, 3))}, ModelError, "no learned rows"),
+        ({"model": WithFeatures()}, ModelError, "reads features"),
+        ({"order": "comet(partitions=80, buffer=40, groups=4)"}, ConfigurationError, "more partitions than"),
+    ],
+    ids=str,
+)
+def test_what_is_not_built_is_refused_by_name(settings: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text.replace("(", r"\(").replace(")", r"\)")):
+        trainer(**settings).fit()
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ("comets", "order"),
+        ("comet(partitions=8)", "give all of"),
+        ("comet(partitions=8, buffer=4, groups=3)", "groups of the same size"),
+        ("beta(partitions=4, buffer=1)", "at least"),
+        ("beta(partitions=4, buffer=5)", "at most all"),
+        ("comet(partitions=8, buffer=0, groups=4)", "buffer"),
+        ("each_once", "so far only links do"),
+        (3, "order"),
+    ],
+)
+def test_orders_that_make_no_sense_are_refused(order: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        lotan.MiniBatch(8, (), order=order)
+
+
+class TwoTables(torch.nn.Module):
+    """The sum of two learned rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = lotan.nn.LearnedFeatures(WIDTH), lotan.nn.LearnedFeatures(WIDTH)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.one(graph) + self.other(graph)
+
+
+def test_several_tables_move_together(tmp_path: Path) -> None:
+    whole, parts = TwoTables(), TwoTables()
+    trainer(model=whole).fit()
+    trainer(model=parts, epochs=1, checkpoint_dir=tmp_path, eval_every=0).fit()
+    trainer(model=parts, checkpoint_dir=tmp_path, resume=True, eval_every=0).fit()
+    last = TwoTables()
+    trainer(model=last, eval_every=0).fit()
+    for name, rows in last.named_parameters():
+        assert torch.equal(rows, parts.get_parameter(name))
+    assert not torch.equal(whole.one.weight, whole.other.weight)
+
+
+def test_without_links_of_validation_the_last_epoch_stays() -> None:
+    held = columns(4, vertices=45, edges=300)
+    run = trainer(graph=lotan.Graph.from_arrays(**{**held, "edge_split": np.zeros(300, dtype=np.int8)})).fit()
+    assert run.best_epoch == EPOCHS
+    assert run.metrics == {}
+
+
+def test_a_grid_has_no_rows_on_a_disk() -> None:
+    members = [lotan.Member(lotan.nn.LearnedRows(4)) for _ in range(2)]
+    with pytest.raises(ConfigurationError, match="train each with a Trainer"):
+        lotan.ModelBatch(graph(), members, task=TASK, regime=lotan.MiniBatch(8, (), order=COMET)).train()
+
+
+def test_rows_given_before_are_those_that_training_begins_with() -> None:
+    model = lotan.nn.LearnedRows(WIDTH)
+    drawn = lotan.nn.LearnedRows(WIDTH)
+    draw_rows(drawn, graph(), lotan.TrainerConfig())
+    model.rows.set_rows(np.arange(45), drawn.rows.weight.detach().clone())
+    trainer(model=model).fit()
+    other = trainer()
+    other.fit()
+    assert torch.equal(model.rows.weight, other.model.rows.weight)
