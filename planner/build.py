@@ -7,6 +7,7 @@ from collections.abc import Callable
 from planner.edge_columns import EDGE_COLUMN, fill_of
 from planner.edge_sets import BASES, is_edge_set
 from planner.errors import PlanError
+from planner.neighbours import NEIGHBOUR_OPERATORS, OnNeighbours
 from planner.nodes import (
     Aggregate,
     Apply,
@@ -229,6 +230,12 @@ def _row_wise(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     return RowWise(call.op, arguments, (), call.type, call.layer)
 
 
+def _on_neighbours(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    *others, edges = call.arguments
+    arguments = tuple(_resolved(argument, values, call) for argument in others)
+    return OnNeighbours(call.op, (*arguments, _edges(edges, call)), call.type, call.layer)
+
+
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     DROPOUT: _dropout,
     **dict.fromkeys(DISTRIBUTIONS, _random),
@@ -247,4 +254,5 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     TIMES_TOTAL: _row_wise,
     TRACK: _row_wise,
     RECURRENT: _row_wise,
+    **dict.fromkeys(NEIGHBOUR_OPERATORS, _on_neighbours),
 }

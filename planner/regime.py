@@ -17,6 +17,7 @@ from math import exp
 from typing import Literal
 
 from planner.degrees import Degrees
+from planner.neighbours import NEIGHBOUR_OPERATORS
 from planner.physical import Plan
 from planner.spec import REDUCING, TRACK, Call, Spec
 from planner.statistics import Profile, Statistics
@@ -164,5 +165,5 @@ def _hops_of(call: Call, read: int) -> int:
     """
     if call.op == "lotan.scatter":
         return read + 1
-    is_of_edges = call.type.rows == "edge" or call.op == "lotan.aggregate"
+    is_of_edges = call.type.rows == "edge" or call.op in ("lotan.aggregate", *NEIGHBOUR_OPERATORS)
     return max(read, 1) if is_of_edges else read

@@ -28,6 +28,8 @@ Graph operators and their arguments:
     lotan.chunk_sum(x, g, n)            (stages only) one row [n, *shape] for a chunk: the sums of its rows of x by group
     lotan.chunk_max(x[, g, n])          (stages only) the same of the greatest numbers; -inf for a group without rows
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
+    lotan.neighbour_rows, lotan.neighbour_sequence, lotan.neighbour_attention
+                                        in-edges in their order, or each beside all others: see `planner.neighbours`
     lotan.recurrent(x, s, kind, w)      one layer of a recurrent network along the second dimension of rows x [steps, channels];
                                         `kind` is "lstm", "gru", "rnn_tanh" or "rnn_relu", s has the states before the first
                                         step, or nothing for zeros, and w the weights: see `lotan.stages.recurrent`

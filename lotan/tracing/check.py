@@ -16,13 +16,15 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
-from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
+from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
+from lotan.stages.neighbours import neighbour_attention, neighbour_rows, neighbour_sequence
 from lotan.stages.quantile import quantile
 from lotan.stages.recurrent import recurrent
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
+from planner.neighbours import ATTENTION, NEIGHBOUR_OPERATORS, ROWS
 from planner.spec import (
     DISTRIBUTIONS,
     DROPOUT,
@@ -85,6 +87,13 @@ class Sample:
             None if column is None else column[kept] for column in (self.attributes, self.types, self.weight)
         )
         return Sample(self.features, self.index[:, kept], attributes, types, weight, self.draws)
+
+    def by_destination(self) -> Sample:
+        """Return this graph with its edges sorted by destination, as PyG wants them where neighbours have an order."""
+        order = self.index[1].argsort(stable=True)
+        columns = self.attributes, self.types, self.weight
+        attributes, types, weight = (None if one is None else one[order] for one in columns)
+        return replace(self, index=self.index[:, order], attributes=attributes, types=types, weight=weight)
 
     def bounded(self, bounds: Sequence[Bound]) -> Sample:
         """Return this graph with integers in the columns that layers take as types."""
@@ -236,6 +245,8 @@ def _checking(
         if importer is not None:
             sample = replace(sample, weight=importer.example_weights(edges))
         sample = replace(sample, draws=draws)
+        if any(call.op in NEIGHBOUR_OPERATORS for call in spec.calls):
+            sample = sample.by_destination()
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             yield sample
@@ -515,6 +526,8 @@ def _graph_operator(
                 edges = graph.edges(name)
                 return quantile(messages, edges.index, edges.num_vertices, kind)
             return aggregate(messages, graph.edges(name), kind)
+        case op if op in NEIGHBOUR_OPERATORS:
+            return _on_neighbours(op, arguments, graph.edges(arguments[-1]), mask)
         case "lotan.edge_softmax":
             scores, name = arguments
             return edge_softmax(scores, graph.edges(name))
@@ -523,6 +536,23 @@ def _graph_operator(
             base, fill = fill_of(column)
             return graph.edge_column(base, name, 1.0 if fill is None else fill)
     return graph.edges(arguments[0]).weight
+
+
+def _on_neighbours(op: str, arguments: list[Any], edges: Edges, mask: Tensor | None) -> Tensor:
+    """Run an operator on the neighbours of each vertex, on edges in any order."""
+    destinations, order = edges.index[1].sort(stable=True)
+    counts = torch.bincount(destinations, minlength=edges.num_vertices)
+    if op == ATTENTION:
+        out = neighbour_attention(*(rows[order] for rows in arguments[:3]), destinations, counts)
+        return torch.zeros_like(out).index_copy(0, order, out)
+    messages, by, *settings, _ = arguments
+    if mask is not None:
+        messages = messages * mask.view(-1, *[1] * (messages.dim() - 1))
+    given = messages[order], by[order], destinations, counts
+    if op == ROWS:
+        return neighbour_rows(*given, *settings)
+    steps, *others = settings
+    return neighbour_sequence(*given, round(steps.reshape(-1)[0].item()), *others)
 
 
 def _copies(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

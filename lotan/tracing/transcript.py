@@ -34,6 +34,7 @@ from lotan.tracing.learned import OTHER_LOOKUP, PADDED
 from lotan.tracing.moved_rows import MovedRowsWriter
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import (
+    ON_EDGES,
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
@@ -263,8 +264,23 @@ class Transcript(MovedRowsWriter):
             case "lotan.aggregate" | "lotan.quantile":
                 op = "lotan.aggregate"
                 messages, _, _, kind, edges = arguments
-                self._require(node, messages, "edge", edges, "messages must be float32, one row per edge of this layer")
+                self._require(node, messages, "edge", edges, ON_EDGES)
                 kept = (messages, kind, edges)
+            case "lotan.neighbour_rows":
+                messages, order, _, _, size, edges = arguments
+                self._require(node, messages, "edge", edges, ON_EDGES)
+                kept = (messages, order, size, edges)
+            case "lotan.neighbour_sequence":
+                messages, order, steps, _, _, *settings, edges = arguments
+                self._require(node, messages, "edge", edges, ON_EDGES)
+                given = tuple(self._argument(node, one) for one in (messages, order, steps, *settings, edges))
+                self._values[node] = self._call(node, op, given)
+                return None
+            case "lotan.neighbour_attention":
+                *rows, _, edges = arguments
+                for one in rows:
+                    self._require(node, one, "edge", edges, ON_EDGES)
+                kept = (*rows, edges)
             case "lotan.edge_softmax":
                 scores, _, _, edges = arguments
                 self._require(node, scores, "edge", edges, "scores must be float32, one row per edge of this layer")

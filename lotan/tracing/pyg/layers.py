@@ -16,6 +16,7 @@ from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import ATTENTION
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, beside, with_rows_first
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
+from lotan.tracing.pyg.neighbours import NEIGHBOURS
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
 from planner.spec import INTERPOLATIONS
 
@@ -201,7 +202,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
     Leaf("torch_geometric.nn.aggr.quantile", "QuantileAggregation", "", quantile_aggregation),
-    *(Leaf(module, name, "", function) for name, (module, function) in ATTENTION.items()),
+    *(Leaf(module, name, "", function) for name, (module, function) in (ATTENTION | NEIGHBOURS).items()),
 )
 """The layers whose forward a trace replaces, by the names of their classes."""
 
@@ -222,16 +223,11 @@ REFUSED = {
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
     "MeshCNNConv": ("the order of the edges that end at a vertex", "EdgeConv"),
-    "LSTMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "GRUAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "MLPAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "SortAggregation": ("the neighbours in sorted order", "QuantileAggregation"),
     "MulAggregation": ("products over neighbours", "SumAggregation"),
-    "SetTransformerAggregation": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
-    "GraphMultisetTransformer": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
+    "GraphMultisetTransformer": ("a graph convolution among the neighbours of a vertex", "SetTransformerAggregation"),
     "MaskLabel": ("labels as input, of which each epoch hides others", "CorrectAndSmooth after training"),
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
-    "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
+    "LCMAggregation": ("a tree over the neighbours of a vertex", "LSTMAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
     "HeteroBatchNorm": ("statistics of all vertices of a type", "BatchNorm or HeteroLayerNorm"),
     "SplineConv": ("B-splines from the library pyg-lib", "NNConv or GMMConv"),
