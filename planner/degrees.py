@@ -67,7 +67,9 @@ class Degrees:
         >>> Degrees((5, 3, 0, 2), (0, 3, 0, 14)).greatest
         7.0
         """
-        return max((edges / count for count, edges in zip(self.vertices, self.edges, strict=True) if count), default=0.0)
+        return max(
+            (edges / count for count, edges in zip(self.vertices, self.edges, strict=True) if count), default=0.0
+        )
 
     @property
     def mean_of_ends(self) -> float:

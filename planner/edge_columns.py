@@ -1,9 +1,9 @@
 """The columns of edges that a model may read besides the weight: attributes, types, and which edges are self-loops.
 
 A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. "edge_loop"
-is 1 for a self-loop and 0 for any other edge, in every graph. "edge_order" puts the in-edges of each vertex in order: see
-`planner.neighbours`. It exists for all edges of the graph as they are given. In an edge set with added self-loops, the value of an added
-loop stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
+is 1 for a self-loop and 0 for any other edge, in every graph. "edge_order" puts the in-edges of each vertex in order, for
+the edge set "graph" alone: see `planner.neighbours`. In an edge set with added self-loops, the value of an added loop stands
+in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from planner.nodes import Node, NodeArgument, operator
-from planner.spec import Call, EdgeSet, ValueType
+from planner.spec import Call, EdgeSet, Ref, Spec, ValueType
 
 if TYPE_CHECKING:
     from planner.physical import Stage
@@ -58,6 +58,42 @@ class OnNeighbours(Node):
     def edges(self) -> EdgeSet:
         """The edge set."""
         return str(self.arguments[-1])
+
+
+def lengths(spec: Spec) -> set[str]:
+    """Return the lengths of sequences, and what they are computed from: in-degrees, which a batch has as well as a graph."""
+    found = {one.name for call in spec.calls if call.op == SEQUENCE and isinstance(one := call.arguments[2], Ref)}
+    for call in reversed(spec.calls):
+        if call.output in found:
+            found |= set(call.reads)
+    return found
+
+
+def orders_neighbours(spec: Spec) -> bool:
+    """Return True if a model takes the in-edges of a vertex in their order."""
+    return any(call.op in (ROWS, SEQUENCE) for call in spec.calls)
+
+
+def most_in_edges(spec: Spec) -> tuple[int, str] | None:
+    """Return the most in-edges of a vertex for which a model's sequences fit into `MOST_BYTES`, and the layer that has them.
+
+    Returns:
+        None if the model has no sequences of neighbours.
+    """
+    shapes = {one.name: one.shape for one in spec.parameters}
+    widths = {call.output: call.type.width for call in spec.calls}
+    found = []
+    for call in spec.calls:
+        if call.op == SEQUENCE:
+            messages, _, _, _, layers, both_ways, weights, _ = call.arguments
+            assert isinstance(messages, Ref)
+            assert isinstance(layers, int)
+            assert isinstance(weights, tuple)
+            second = weights[1]
+            assert isinstance(second, Ref)
+            size = step_bytes(widths[messages.name], shapes[second.name][1], layers * (1 + bool(both_ways)))
+            found.append((MOST_BYTES // size, call.layer))
+    return min(found, default=None)
 
 
 def step_bytes(channels: int, size: int, networks: int) -> int:

@@ -48,6 +48,7 @@ from planner.cost import PassCost, Pricing
 from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.edge_sets import is_reversed
 from planner.footprint import Footprint
+from planner.neighbours import most_in_edges, orders_neighbours
 from planner.physical import Plan
 from planner.regime import Sampling, hops, statistics_of_batch
 from planner.shares import DRIVER_BYTES
@@ -192,7 +193,9 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     outputs, task = model_outputs(evaluate), asked or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
-    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
+    report = check_graph(
+        graph, task, classes, width, takes_roots(train), reads, types, train.bounds, most_in_edges(train)
+    )
     check_statistics(train, report.vertices)
     check_variances_of_types(train, graph)
     loss = loss_of(graph, task, outputs, config)
@@ -278,6 +281,8 @@ def _check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -
         reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
     elif job.train.tracked:
         reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"
+    elif orders_neighbours(job.train):
+        reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
     elif regime.is_fixed:
         reason = f"draws other batches in each epoch, and the order is {regime.order!r}"
     else:

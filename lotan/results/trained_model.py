@@ -30,6 +30,7 @@ from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
+from planner.neighbours import most_in_edges
 from planner.rules import REPAID_BY_EPOCHS
 from planner.spec import LossSpec, Spec
 from planner.steps.pipe import PipeStep
@@ -244,7 +245,8 @@ class TrainedModel:
         if graph.groups != self.spec.groups:
             raise GraphError(_other_groups(self.spec.groups, graph.groups))
         reads, types = edge_demands(self.spec)
-        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, self.spec.bounds)
+        bounds, most = self.spec.bounds, most_in_edges(self.spec)
+        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, bounds, most)
 
     def _differences(self, graph: Graph) -> list[str]:
         """Return in which respects the edges of a graph differ from those of training, as warnings."""

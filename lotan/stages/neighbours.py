@@ -118,16 +118,13 @@ class _Network:
         return torch.gru(x, state, given, *self._settings)[0][:, -1]
 
 
-def neighbour_attention(
-    queries: Tensor, keys: Tensor, values: Tensor, destinations: Tensor, counts: Tensor
-) -> Tensor:
+def neighbour_attention(queries: Tensor, keys: Tensor, values: Tensor, counts: Tensor) -> Tensor:
     """Let each in-edge of a row attend to all in-edges of that row: softmax(q k^T / sqrt(channels)) v.
 
     Args:
         queries: edge rows [edges, heads, channels], sorted by destination.
         keys: the same.
         values: the same.
-        destinations: the destination row of each edge, int64 [edges].
         counts: the number of in-edges of each row, int64 [rows].
 
     Returns:
@@ -188,9 +185,7 @@ class _OverSides(Function):
     """A function of messages side by side, row by row or place by place. Backward computes it again, a few rows at a time."""
 
     @staticmethod
-    def forward(
-        ctx: Any, sides: _Sides, run: Run, shape: tuple[int, ...], inputs: int, *tensors: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, sides: _Sides, run: Run, shape: tuple[int, ...], inputs: int, *tensors: Tensor) -> Tensor:
         ctx.sides, ctx.run, ctx.inputs = sides, run, inputs
         ctx.save_for_backward(*tensors)
         messages, weights = tensors[:inputs], tensors[inputs:]

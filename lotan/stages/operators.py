@@ -14,8 +14,8 @@ from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.stages import edges as edge_rows
-from lotan.stages.chunk import Chunk, EdgeBlock
 from lotan.stages import neighbours
+from lotan.stages.chunk import Chunk, EdgeBlock
 from lotan.stages.groups import greatest, greatest_of_groups, group_sums
 from lotan.stages.randomness import Randomness, dropout, random_rows
 from lotan.stages.recurrent import KINDS, recurrent
@@ -191,8 +191,8 @@ def _on_neighbours(call: Call) -> Evaluate:
 
             def attention(frame: Frame) -> Tensor:
                 of = block(frame, edges)
-                given = [frame.values[one] for one in (queries, keys, values)]
-                return neighbours.neighbour_attention(*given, of.destinations, of.indptr.diff())
+                q, k, v = (frame.values[one] for one in (queries, keys, values))
+                return neighbours.neighbour_attention(q, k, v, of.indptr.diff())
 
             return attention
     raise StageError(f"{call.output} = {call.op}{call.arguments}: not the arguments of this operator")

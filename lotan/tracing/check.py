@@ -543,7 +543,8 @@ def _on_neighbours(op: str, arguments: list[Any], edges: Edges, mask: Tensor | N
     destinations, order = edges.index[1].sort(stable=True)
     counts = torch.bincount(destinations, minlength=edges.num_vertices)
     if op == ATTENTION:
-        out = neighbour_attention(*(rows[order] for rows in arguments[:3]), destinations, counts)
+        queries, keys, values, _ = arguments
+        out = neighbour_attention(queries[order], keys[order], values[order], counts)
         return torch.zeros_like(out).index_copy(0, order, out)
     messages, by, *settings, _ = arguments
     if mask is not None:

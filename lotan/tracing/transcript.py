@@ -34,11 +34,11 @@ from lotan.tracing.learned import OTHER_LOOKUP, PADDED
 from lotan.tracing.moved_rows import MovedRowsWriter
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import (
-    ON_EDGES,
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
     NO_FEATURES,
+    ON_EDGES,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
@@ -273,14 +273,14 @@ class Transcript(MovedRowsWriter):
             case "lotan.neighbour_sequence":
                 messages, order, steps, _, _, *settings, edges = arguments
                 self._require(node, messages, "edge", edges, ON_EDGES)
-                given = tuple(self._argument(node, one) for one in (messages, order, steps, *settings, edges))
-                self._values[node] = self._call(node, op, given)
+                read = messages, order, steps, *settings, edges  # a statistic is among them
+                self._values[node] = self._call(node, op, tuple(self._argument(node, one) for one in read))
                 return None
             case "lotan.neighbour_attention":
-                *rows, _, edges = arguments
-                for one in rows:
+                *projected, _, edges = arguments
+                for one in projected:
                     self._require(node, one, "edge", edges, ON_EDGES)
-                kept = (*rows, edges)
+                kept = (*projected, edges)
             case "lotan.edge_softmax":
                 scores, _, _, edges = arguments
                 self._require(node, scores, "edge", edges, "scores must be float32, one row per edge of this layer")

@@ -222,7 +222,7 @@ REFUSED = {
     ),
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
-    "MeshCNNConv": ("the order of the edges that end at a vertex", "EdgeConv"),
+    "MeshCNNConv": ("the order in which the edges of a mesh are given", "MLPAggregation or EdgeConv"),
     "MulAggregation": ("products over neighbours", "SumAggregation"),
     "GraphMultisetTransformer": ("a graph convolution among the neighbours of a vertex", "SetTransformerAggregation"),
     "MaskLabel": ("labels as input, of which each epoch hides others", "CorrectAndSmooth after training"),

@@ -156,7 +156,7 @@ def _with_rest(block: Any, x: Tensor, attended: Tensor) -> Tensor:
 def _projected(attention: Any, x: Tensor, part: int) -> Tensor:
     """Return the queries (part 0), keys (1) or values (2) of an attention, [*rows, heads, channels]."""
     weight, bias = attention.in_proj_weight.chunk(3)[part], attention.in_proj_bias.chunk(3)[part]
-    return F.linear(x, weight, bias).unflatten(-1, (attention.num_heads, attention.head_dim))
+    return cast(Tensor, F.linear(x, weight, bias).unflatten(-1, (attention.num_heads, attention.head_dim)))
 
 
 def _among_neighbours(tensors: EdgeTensors, end: End, attention: Any, x: Tensor) -> Tensor:

@@ -46,7 +46,9 @@ class EdgeDataSuite extends AnyFunSuite with LocalSpark {
           val names =
             if (set == EdgeSet.Graph) Seq("edge_type", "edge_attr", "edge_loop")
             else "edge_type[1]" +: fills.map(fill => s"edge_attr[$fill]") :+ "edge_loop[2.0]"
-          val near = Collect(set, chunkRows, columns = names.map(EdgeColumn(_)), typed = true)(loaded.blocks)
+          val near = Collect(set, chunkRows, columns = names.map(EdgeColumn(_)), layout = EdgeLayout(typed = true))(
+            loaded.blocks
+          )
           for (
             (block, chunks) <- loaded.blocks.zip(near).collect(); chunk <- chunks; row <- 0 until chunk.matrix.rows
           ) {
