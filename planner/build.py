@@ -36,6 +36,8 @@ from planner.spec import (
     LEARNED_ROWS,
     PRODUCTS,
     RECURRENT,
+    SHOWN,
+    SHOWN_KEY,
     STATIC_COLUMNS,
     TIMES_TOTAL,
     TOTAL,
@@ -135,6 +137,13 @@ def _random(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
             f"{call.op} ({call.where or call.layer}) has the probability {probability!r}; expected a number"
         )
     return Random(_node(call.arguments[0], values, call), kind, float(probability), ordinal, call.layer)
+
+
+def _shown(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    x, probability = call.arguments
+    if not isinstance(probability, (int, float)):
+        raise PlanError(f"{call.op} has the probability {probability!r}; expected a number")
+    return Random(_node(x, values, call), "chance", float(probability), SHOWN_KEY, call.layer)
 
 
 def _edges(argument: Argument, call: Call) -> EdgeSet:
@@ -239,6 +248,7 @@ def _on_neighbours(call: Call, values: Values, ordinal: int, weighted: bool) -> 
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     DROPOUT: _dropout,
     **dict.fromkeys(DISTRIBUTIONS, _random),
+    SHOWN: _shown,
     "lotan.scatter": _scatter,
     "lotan.aggregate": _aggregate,
     "lotan.edge_softmax": _edge_softmax,

@@ -34,6 +34,7 @@ Graph operators and their arguments:
                                         `kind` is "lstm", "gru", "rnn_tanh" or "rnn_relu", s has the states before the first
                                         step, or nothing for zeros, and w the weights: see `lotan.stages.recurrent`
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
+    lotan.shown(x, p)                   1 with the probability p for each vertex, else 0: the labels that a model sees
     lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
 
 A dtype among a call's arguments is a string: "torch.float32".
@@ -221,6 +222,9 @@ DISTRIBUTIONS: Mapping[str, Distribution] = {
 }
 """The distributions that torch's operators draw from, as a model calls them."""
 
+SHOWN, SHOWN_KEY = "lotan.shown", 2**31 - 1
+"""The operator that draws whose labels a model sees, and the key of its draws. The loss leaves the same vertices out."""
+
 TOTAL, TRACK = "lotan.total", "lotan.track"
 LEARNED_ROWS = "lotan.learned_rows"
 TOTAL_PRODUCTS, TIMES_TOTAL, CHUNK_SUM = "lotan.total_products", "lotan.times_total", "lotan.chunk_sum"
@@ -340,6 +344,7 @@ class Spec:
     # the types of vertices over whose rows a layer takes variances, by their numbers, each with the layer's name
     varied: tuple[tuple[int, str], ...] = ()
     groups: int | None = None  # the groups of vertices of that graph, numbered in the last column of the features
+    sees_labels: bool = False  # True if the last of the features is the class of training vertices, and -1 elsewhere
 
     @property
     def totals(self) -> tuple[Call, ...]:
@@ -418,6 +423,8 @@ class LossSpec:
     metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
     # the probabilities above which labels count as predicted, or for two classes with one output class 1; None: 0.5
     thresholds: tuple[float, ...] | None = None
+    # the share of training vertices that are left out, because the model sees their labels: drawn anew in each epoch
+    shown: float | None = None
     vertex_weights: bool = False  # True if the terms of a vertex are multiplied by the graph's column "vertex_weight"
 
     @property

@@ -26,6 +26,7 @@ from lotan.engines.choice import (
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph, fingerprint
+from lotan.graph.seen_labels import require_one_kind, sees_labels, with_seen_labels
 from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
 from lotan.links.memory import ScoreSizes
@@ -42,6 +43,7 @@ from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.settings.tasks import LinkPrediction, excludes_targets, label_task
 from lotan.storage.stored import Stored
 from lotan.tracing import few_of, takes_tensors, trace_modes
+from lotan.tracing.signature import takes_labels
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
@@ -185,11 +187,13 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     asked = label_task(config.task)
     draw_rows(model, graph, config)
     width = model_width(model, graph)
-    train, evaluate = traced(model, width, graph)
+    train, evaluate = traced(model, width, graph, config.label_rate)
     config = for_learned_rows(config, train)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     graph = graph.for_task(asked)
+    if train.sees_labels:
+        graph, width = with_seen_labels(graph), train.width
     outputs, task = model_outputs(evaluate), asked or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
@@ -199,6 +203,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     check_statistics(train, report.vertices)
     check_variances_of_types(train, graph)
     loss = loss_of(graph, task, outputs, config)
+    if train.sees_labels:
+        loss = replace(loss, shown=config.label_rate)
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
     weights = graph.names.weight_words(graph.statistics.weighted)
@@ -467,7 +473,7 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
         return None
     draw_rows(model, graph, config)
     width = model_width(model, graph)
-    return foreseen(*traced(model, width, graph), graph, config)
+    return foreseen(*traced(model, width, graph, config.label_rate), graph, config)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
@@ -478,6 +484,8 @@ def model_width(model: torch.nn.Module, graph: Graph) -> int:
         return (
             graph.estimate().width or graph.statistics.width
         )  # the number of the group is one of the features, of which the model does not know
+    if takes_labels(model):
+        return graph.estimate().width or graph.statistics.width
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
@@ -496,8 +504,10 @@ def edge_demands(spec: Spec) -> tuple[EdgeData, tuple[int, str] | None]:
     return data_read(spec), number_of_types(spec)
 
 
-def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec]:
+def traced(model: torch.nn.Module, width: int, graph: Graph, label_rate: float | None = None) -> tuple[Spec, Spec]:
     """Return a model traced for a graph, in training and in evaluation mode.
+
+    A model that takes labels as input sees the share `label_rate` of those of the training vertices in an epoch.
 
     Raises:
         ModelError: If the model cannot be traced, or if its forward asks for a column that the graph lacks.
@@ -506,6 +516,10 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     weighted = takes_tensors(model) and sizes.weighted
     given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
     given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph), "groups": graph.groups}
+    if label_rate is not None and takes_labels(model):
+        require_one_kind(graph)
+        width += not sees_labels(graph)
+        given["label_rate"] = label_rate
     return trace_modes(model, width, **given)
 
 

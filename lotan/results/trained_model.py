@@ -22,6 +22,7 @@ from lotan.files import DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids
 from lotan.graph.id_files import read_ids, write_ids
+from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction
 from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
 from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows
@@ -216,6 +217,7 @@ class TrainedModel:
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
+            graph = self._with_seen_labels(graph)
             self._check(graph)
             weights = self._weights_for(graph, unseen)
             loss = replace(self.loss, vertex_weights=False)  # predictions read no weights, which the graph may lack
@@ -237,6 +239,18 @@ class TrainedModel:
         if self.ids is None:
             return self.weights
         return by_id(self.weights, self.spec.learned, self.ids, graph.arrays().ids, unseen)
+
+    def _with_seen_labels(self, graph: Graph) -> Graph:
+        """Return the graph that a model with labels as input reads: with those of its training vertices.
+
+        Raises:
+            GraphError: The graph has no training labels, or its classes have other names than those of training.
+        """
+        if not self.spec.sees_labels:
+            return graph
+        if graph.labels.classes != self.classes:
+            raise GraphError("the model takes labels as input, and the classes of this graph are not those of training")
+        return with_seen_labels(graph)
 
     def _check(self, graph: Graph) -> None:
         """Check that the model can read a graph."""
@@ -301,6 +315,7 @@ class TrainedModel:
             )
         from lotan.results.vertex_explanation import explain_vertex
 
+        graph = self._with_seen_labels(graph)
         self._check(graph)
         weights = self._weights_for(graph)  # reads the graph only if there are learned rows
         return explain_vertex(self.spec, self.loss, weights, graph, vertex, **options)

@@ -136,6 +136,10 @@ def explain_vertex(
 
 def _require_edges_alone(spec: Spec) -> None:
     """Refuse a model in which vertices meet other than along edges."""
+    if spec.sees_labels:
+        raise ModelError(
+            "the model takes labels as input; explain_vertex explains models whose inputs are features and edges"
+        )
     for call in spec.calls:
         if call.op in REDUCING:
             raise ModelError(

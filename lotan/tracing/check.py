@@ -242,6 +242,8 @@ def _checking(
         sample = sample_graph(spec.width, data, types, vertices, edges).bounded(spec.bounds)
         if spec.groups is not None:  # sorted, with the first and the last group
             sample.features[:, -1] = torch.linspace(0, spec.groups - 1, vertices).floor()
+        if spec.sees_labels:
+            sample.features[:, -1] = torch.arange(vertices) % 3 - 1.0
         if importer is not None:
             sample = replace(sample, weight=importer.example_weights(edges))
         sample = replace(sample, draws=draws)
@@ -286,7 +288,7 @@ def _differences(
     mine, theirs = _copies(parameters), _copies(parameters)
     graph = replace(sample, index=sample.index.clone()).graph()
     features = sample.features
-    shown = features if spec.groups is None else features[:, :-1]
+    shown = features if spec.groups is None and not spec.sees_labels else features[:, :-1]
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((shown, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
     alike = sample.draws
@@ -408,7 +410,7 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
     """
     if spec.vertex_types is None:
         other = sample.features.flip(0, 1)[:5] * 1.5 + 0.25
-        if spec.groups is not None:
+        if spec.groups is not None or spec.sees_labels:
             other[:, -1] = sample.features[: len(other), -1]
         both = sample.behind(other, torch.tensor([[0, 1, 2], [1, 2, 2]]))
     else:
@@ -511,6 +513,8 @@ def _graph_operator(
             return cast(Tensor, torch.ops.lotan.times_total(*arguments))
         case "lotan.recurrent":
             return recurrent(*arguments)
+        case "lotan.shown":
+            return torch.ones_like(arguments[0])
         case "lotan.track" | "lotan.learned_rows":
             return cast(Tensor, arguments[0])
         case "lotan.vertex_input":

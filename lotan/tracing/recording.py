@@ -37,6 +37,7 @@ class Recording:
         types: the fewest types of edges that a layer tells apart, and the layer's name, or None.
         vertex_types: the types of vertices of the graph, or None if it has one.
         groups: the number of groups of vertices, or None.
+        label_rate: the share of labels that the model sees in training, or None if it sees none.
     """
 
     module: torch.fx.GraphModule
@@ -46,6 +47,7 @@ class Recording:
     types: tuple[int, str] | None = None
     vertex_types: VertexTypes | None = None
     groups: int | None = None
+    label_rate: float | None = None
 
 
 def record(
@@ -83,7 +85,9 @@ def record(
         _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     tracked = tuple(scope.norms.tracked.values())
     types = None if importer is None else importer.types
-    return Recording(module, fakes.meanings, fakes.symbols, tracked, types, columns.types, columns.groups)
+    return Recording(
+        module, fakes.meanings, fakes.symbols, tracked, types, columns.types, columns.groups, columns.label_rate
+    )
 
 
 def record_rows(module: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Recording:

@@ -16,7 +16,7 @@ from torch.fx import Node
 from lotan.errors import ModelError
 from lotan.stages.row_wise import ALLOWED, short_name
 from lotan.tracing.columns_of_numbers import numbers_of
-from lotan.tracing.fakes import GROUP
+from lotan.tracing.fakes import GROUP, SEEN
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
@@ -99,6 +99,7 @@ class Transcript(MovedRowsWriter):
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
         self._number_of_groups = recording.groups
+        self._sees_labels = recording.label_rate is not None
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -140,10 +141,10 @@ class Transcript(MovedRowsWriter):
         return rows
 
     def _own_features(self, node: Node) -> Ref | Unusable:
-        """Return the features that the model sees, which are all but the number of the group."""
-        width = self._width - (self._number_of_groups is not None)
+        """Return the features that the model sees, which are all but the number of the group or the label."""
+        width = self._width - (self._number_of_groups is not None or self._sees_labels)
         features = self._features(node, self._width)
-        if self._number_of_groups is None or isinstance(features, Unusable):
+        if width == self._width or isinstance(features, Unusable):
             return features
         if not width:
             return Unusable(NO_FEATURES)
@@ -170,11 +171,13 @@ class Transcript(MovedRowsWriter):
 
     def _groups(self, node: Node) -> Ref:
         """Return the numbers of the vertices' groups, the last of their features."""
-        number = ValueType("vertex", ())
-        features = self._features(node, self._width)
-        assert isinstance(features, Ref)  # the number of the group is one of them
-        found = self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=number)
+        found = self._last_feature(node)
         return self._call(node, "aten.to.dtype", (found, "torch.int64"), kind=ValueType("vertex", (), "int64"))
+
+    def _last_feature(self, node: Node) -> Ref:
+        features = self._features(node, self._width)
+        assert isinstance(features, Ref)  # there is one at least
+        return self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=ValueType("vertex", ()))
 
     def _constant(self, node: Node) -> None:
         """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
@@ -313,6 +316,11 @@ class Transcript(MovedRowsWriter):
             case "lotan.vertex_input" if arguments[1] == GROUP:
                 self._values[node] = self._groups(node)
                 return None
+            case "lotan.vertex_input" if arguments[1] == SEEN:
+                self._values[node] = self._last_feature(node)
+                return None
+            case "lotan.shown":
+                kept = arguments
             case "lotan.edge_column":
                 kept = arguments[1:]
             case "lotan.recurrent":
@@ -424,6 +432,7 @@ class Transcript(MovedRowsWriter):
             self._vertex_types,
             (*self._varied,),
             groups,
+            self._sees_labels,
         )
 
     # Arguments

@@ -115,7 +115,7 @@ class ImporterByType(Importer):
                 return name
         return None
 
-    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex) -> dict[str, Any]:
+    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, training: bool) -> dict[str, Any]:
         self._counts = {name: rows.shape[0] for name, rows in features.items()}
         sets = [edge_set("graph", number) for number in range(len(self._types.relations))]
         index = [tensors.index(Index(name)) for name in sets]

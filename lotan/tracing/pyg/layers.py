@@ -191,7 +191,16 @@ def quantile_aggregation(
     return out.masked_fill(beside(tensors.count(end) == 0, out), layer.fill_value)
 
 
+def mask_label(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Compute MaskLabel as a product of rows with a 1 at the label, or without one where the mask is false."""
+    classes = torch.ones_like(layer.emb.weight[:, 0]).cumsum(0) - 1  # 0, 1, ...
+    known = (y.to(x.dtype).unsqueeze(-1) == classes).to(x.dtype) * mask.to(x.dtype).unsqueeze(-1)
+    seen = known @ layer.emb.weight
+    return torch.cat([x, seen], dim=-1) if layer.method == "concat" else x + seen
+
+
 LAYERS: tuple[Leaf, ...] = (
+    Leaf("torch_geometric.nn.models.mask_label", "MaskLabel", "", mask_label),
     Leaf("torch_geometric.nn.conv.cheb_conv", "ChebConv", "", cheb_conv),
     Leaf("torch_geometric.nn.conv.hypergraph_conv", "HypergraphConv", "", hypergraph_conv),
     Leaf("torch_geometric.nn.conv.arma_conv", "ARMAConv", "", arma_conv),
@@ -225,7 +234,6 @@ REFUSED = {
     "MeshCNNConv": ("the order in which the edges of a mesh are given", "MLPAggregation or EdgeConv"),
     "MulAggregation": ("products over neighbours", "SumAggregation"),
     "GraphMultisetTransformer": ("a graph convolution among the neighbours of a vertex", "SetTransformerAggregation"),
-    "MaskLabel": ("labels as input, of which each epoch hides others", "CorrectAndSmooth after training"),
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
     "LCMAggregation": ("a tree over the neighbours of a vertex", "LSTMAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
