@@ -118,6 +118,7 @@ def encode_loss(loss: LossSpec) -> Plain:
         "thresholds": None if loss.thresholds is None else list(loss.thresholds),
         "vertex_weights": loss.vertex_weights,
         "shown": loss.shown,
+        "further": [[name, list(shape)] for name, shape in loss.further],
     }
 
 
@@ -326,11 +327,19 @@ def decode_loss(data: Any) -> LossSpec:
         thresholds=read.optional("thresholds", _decode_weights) if read.has("thresholds") else None,
         vertex_weights=read.has("vertex_weights") and read.flag("vertex_weights"),
         shown=read.optional("shown", _decode_share) if read.has("shown") else None,
+        further=read.items("further", _decode_further) if read.has("further") else (),
     )
     if not all(0 < one < 1 for one in loss.thresholds or ()):
         raise StageError(f"loss: thresholds are {loss.thresholds}, expected numbers above 0 and below 1")
     validate_loss(loss)
     return loss
+
+
+def _decode_further(data: Any) -> tuple[str, tuple[int, ...]]:
+    match data:
+        case [str(name), list() | tuple() as shape]:
+            return name, tuple(size_of(one, "loss") for one in shape)
+    raise StageError(f"loss: what it reads beside the output is {data!r}, expected a name and a shape")
 
 
 def _decode_share(data: Any) -> float:

@@ -64,12 +64,13 @@ def trace_modes(
     vertices: int | None = None,
     groups: int | None = None,
     label_rate: float | None = None,
+    further: tuple[str, ...] = (),
 ) -> tuple[Spec, Spec]:
     """Return the Specs of a model in training and in evaluation. A forward that never reads `training` is traced once.
 
     The arguments and errors are those of `trace`.
     """
-    columns = _columns(model, width, data, weighted, types, vertices, groups, label_rate)
+    columns = _columns(model, width, data, weighted, types, vertices, groups, label_rate, further)
     train = _trace(model, columns, True, few)
     by_mode = train.by_mode or columns.label_rate is not None
     return train.spec, (_trace(model, columns, False, few) if by_mode else train).spec
@@ -86,6 +87,7 @@ def trace(
     vertices: int | None = None,
     groups: int | None = None,
     label_rate: float | None = None,
+    further: tuple[str, ...] = (),
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -104,6 +106,7 @@ def trace(
             for each vertex.
         groups: as there.
         label_rate: as there.
+        further: as there.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -116,7 +119,7 @@ def trace(
         2
     """
     return _trace(
-        model, _columns(model, width, data, weighted, types, vertices, groups, label_rate), training, few
+        model, _columns(model, width, data, weighted, types, vertices, groups, label_rate, further), training, few
     ).spec
 
 
@@ -129,13 +132,14 @@ def _columns(
     vertices: int | None,
     groups: int | None,
     label_rate: float | None = None,
+    further: tuple[str, ...] = (),
 ) -> GraphColumns:
     """Return the columns on which a model is traced, or refuse a model that no trace could follow."""
     _require_plain_weights(model)
     _require_float32(model)
     _require_no_hooks(model)
     return _with_learned(
-        GraphColumns(width, data, weighted, types, groups=groups, label_rate=label_rate),
+        GraphColumns(width, data, weighted, types, groups=groups, label_rate=label_rate, further=further),
         learned_rows(model, vertices),
         vertices,
     )

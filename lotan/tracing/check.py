@@ -22,6 +22,7 @@ from lotan.stages.quantile import quantile
 from lotan.stages.recurrent import recurrent
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
+from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
 from planner.neighbours import ATTENTION, NEIGHBOUR_OPERATORS, ROWS
@@ -295,6 +296,8 @@ def _differences(
     whole = VertexNumbers(vertices, len(features))
     with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), whole:
         expected = torch.func.functional_call(model, theirs, arguments, keywords)
+    if spec.further:
+        expected, _ = joined(expected, [name for name, _ in spec.further], ModelError)
     expected = expected if importer is None else importer.output(expected, ModelError)
     torch.manual_seed(0)
     given = run_calls(spec, mine, sample.features, sample.graph(), drop=alike)

@@ -22,6 +22,7 @@ class GraphColumns:
         groups: the number of groups of vertices, whose number is the last of the features; None for a graph without groups.
         label_rate: for a model that sees labels, the share of training vertices whose labels it sees in an epoch. The class of
             each training vertex is the last of the features then, and -1 of any other. None for other models.
+        further: the names of the tensors that forward returns beside its output, as the loss calls them.
     """
 
     width: int
@@ -32,6 +33,7 @@ class GraphColumns:
     vertices: int | None = None
     groups: int | None = None
     label_rate: float | None = None
+    further: tuple[str, ...] = ()
 
     @property
     def of_edges(self) -> tuple[str, ...]:

@@ -100,6 +100,7 @@ class Transcript(MovedRowsWriter):
         self._types_told_apart = recording.types
         self._number_of_groups = recording.groups
         self._sees_labels = recording.label_rate is not None
+        self._further = recording.further
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -433,6 +434,7 @@ class Transcript(MovedRowsWriter):
             (*self._varied,),
             groups,
             self._sees_labels,
+            self._further,
         )
 
     # Arguments

@@ -187,7 +187,7 @@ def test_a_second_output_is_refused_with_where_it_belongs(found: object, words: 
 
     with pytest.raises(ModelError, match=words) as refusal:
         trace(Several(), 6, training=True)
-    assert ("penalty=" in str(refusal.value)) == (found is not None)
+    assert ("give loss= a function" in str(refusal.value)) == (found is not None)
 
 
 def test_functions_are_put_back_even_after_a_refusal() -> None:

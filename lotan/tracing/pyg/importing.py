@@ -15,6 +15,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing.fakes import GROUP, SEEN
+from lotan.tracing.outputs import one_tensor
 from lotan.tracing.pyg.data import GraphTensors
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
@@ -23,11 +24,6 @@ from lotan.tracing.pyg.mode import EdgeMode
 from lotan.tracing.signature import NUMBERS, WHOLE, Wanted
 
 PYG = "torch_geometric"
-
-ALONE = (
-    ". Return the predictions alone: a term of the loss that follows from a vertex's predictions belongs into loss=, and one "
-    "that follows from parameters into penalty=. What else forward makes, the model can return outside training"
-)
 
 
 class Importer:
@@ -162,19 +158,6 @@ class Importer:
         finally:
             for handle in handles:
                 handle.remove()
-
-
-def one_tensor(result: Any, refuse: Callable[[str], ModelError]) -> Tensor:
-    """Return what forward returns, if it is a tensor.
-
-    Raises:
-        ModelError: it is something else.
-    """
-    if isinstance(result, Tensor):
-        return result
-    several = isinstance(result, tuple | list | dict)
-    found = f"a {type(result).__name__} of {len(result)}" if several else type(result).__name__
-    raise refuse(f"forward returns {found}; expected one tensor [num_vertices, outputs]{ALONE if several else ''}")
 
 
 @contextmanager
