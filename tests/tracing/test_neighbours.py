@@ -19,7 +19,7 @@ from tests.tracing.test_pyg_layers import assert_same_training, messy_graph, tra
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from torch_geometric.nn import GCNConv, SAGEConv
+    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
     from torch_geometric.nn import aggr as pyg
 
 
@@ -35,6 +35,21 @@ class Aggregated(torch.nn.Module):
         return self.second(self.first(x, edge_index).tanh(), edge_index)
 
 
+class BesideAttributes(torch.nn.Module):
+    """An LSTM over neighbours whose messages read attributes and types, behind attention to the attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.lin, self.last = GATConv(6, 4, edge_dim=2), torch.nn.Linear(3, 4), torch.nn.Linear(4, 3)
+        self.aggr = pyg.LSTMAggregation(4, 4)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, edge_type: Tensor) -> Tensor:
+        x = self.first(x, edge_index, edge_attr).tanh()
+        row, col = edge_index
+        messages = x[row] * self.lin(torch.cat([edge_attr, edge_type.float().unsqueeze(-1)], dim=-1))
+        return self.last(self.aggr(messages, col, dim_size=x.size(0)))
+
+
 MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "lstm": lambda: Aggregated("lstm"),
     "lstm of two layers, both ways": lambda: Aggregated(pyg.LSTMAggregation(4, 3, num_layers=2, bidirectional=True), 6),
@@ -43,6 +58,7 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "all by an MLP": lambda: Aggregated(pyg.MLPAggregation(4, 4, 30, num_layers=1)),
     "sort": lambda: Aggregated(pyg.SortAggregation(5), 20),
     "set transformer": lambda: Aggregated(pyg.SetTransformerAggregation(4, 2, 2, 1, 2, layer_norm=True), 8),
+    "beside attributes": BesideAttributes,
     "mean of seeds": lambda: Aggregated(pyg.SetTransformerAggregation(4, 2, 1, 2, concat=False)),
 }
 
@@ -67,9 +83,12 @@ def test_trains_as_in_pyg(name: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "name"),
     [
-        ("blocks", "all by an MLP"),
-        *(pytest.param("blocks", name, marks=pytest.mark.nightly) for name in ("lstm", "sort", "set transformer")),
-        *(pytest.param("rows", name, marks=pytest.mark.nightly) for name in ("lstm", "sort", "set transformer")),
+        ("blocks", "beside attributes"),
+        *(
+            pytest.param("blocks", name, marks=pytest.mark.nightly)
+            for name in ("all by an MLP", "sort", "set transformer")
+        ),
+        *(pytest.param("rows", name, marks=pytest.mark.nightly) for name in ("beside attributes", "sort")),
     ],
 )
 def test_trains_as_in_pyg_on_spark(engine: str, name: str, spark: object) -> None:
