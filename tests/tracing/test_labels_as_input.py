@@ -111,6 +111,7 @@ def test_members_of_a_batch_train_as_alone() -> None:
             assert torch.equal(model.state_dict()[name], value)
 
 
+@pytest.mark.nightly
 def test_a_mini_batch_of_everything_is_a_full_batch() -> None:
     model = UniMP()
     other, regime = copy.deepcopy(model), lotan.MiniBatch(1000, ("all", "all"))

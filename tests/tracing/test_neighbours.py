@@ -73,7 +73,12 @@ def assert_trains_as_pyg(name: str, **settings: Any) -> lotan.Run:
     return run
 
 
-@pytest.mark.parametrize("name", MODELS)
+AT_NIGHT = ("lstm of two layers, both ways", "some by an MLP", "mean of seeds")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in AT_NIGHT else name for name in MODELS]
+)
 def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local", plan="general" if name == "gru" else "auto")
 
