@@ -384,7 +384,7 @@ def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--label-rate",
-        type=number(float, 0.0),
+        type=number(float, 0.0, 1.0),
         default=0.65,
         metavar="P",
         help="for models that take labels as input: share of training labels that the model sees in an epoch\n"

@@ -226,6 +226,8 @@ def _check_numbers(config: TrainerConfig) -> None:
     if config.class_weights is not None:
         _check_weights(config.class_weights)
     require_number("Trainer", "label_rate", config.label_rate, 0.0, 1.0)
+    if config.label_rate == 1:
+        raise ConfigurationError("label_rate is 1, which leaves no vertex for the loss; expected a number below 1")
     if config.threshold is not None:
         _check_threshold(config.threshold)
     check_metrics(config.metrics)

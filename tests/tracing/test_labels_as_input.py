@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import lotan
-from lotan.errors import GraphError, ModelError
+from lotan.errors import ConfigurationError, DivergedError, GraphError, ModelError
 from lotan.graph.row_keys import vertex_keys
 from lotan.stages.randomness import Randomness, random_rows
 from planner.spec import SHOWN_KEY
@@ -121,6 +121,18 @@ def test_a_mini_batch_of_everything_is_a_full_batch() -> None:
         for one, of in ((model, regime), (other, lotan.FullBatch()))
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+def test_an_epoch_without_hidden_labels_is_named() -> None:
+    graph = messy_graph()
+    one = graph.relabelled(graph.arrays().label, np.where(np.arange(40) == 5, 0, -1).astype(np.int8))
+    settings = SETTINGS | {"label_rate": 0.95, "engine": "local", "progress": False}
+    with pytest.raises(
+        DivergedError, match=r"epoch 1: the model saw the labels of all .* lower label_rate, which is 0\.95"
+    ):
+        lotan.Trainer(UniMP(), one, **settings).fit()
+    with pytest.raises(ConfigurationError, match="label_rate is 1, which leaves no vertex for the loss"):
+        lotan.TrainerConfig(label_rate=1.0)
 
 
 class WithoutMask(UniMP):
