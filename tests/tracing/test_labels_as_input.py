@@ -109,6 +109,12 @@ def test_members_of_a_batch_train_as_alone() -> None:
     for model, expected in zip(models, alone, strict=True):
         for name, value in expected.state_dict().items():
             assert torch.equal(model.state_dict()[name], value)
+    mixed = [members[0], lotan.Member(lotan.nn.GCN(6, 4, 2, 3))]
+    with (
+        pytest.raises(ConfigurationError, match="some members take labels as input"),
+        lotan.ModelBatch(graph, mixed, engine="local", progress=False) as batch,
+    ):
+        batch.train()
 
 
 @pytest.mark.nightly
