@@ -102,6 +102,20 @@ def test_trains_as_in_torch_on_spark(engine: str, spark: object) -> None:
     assert_trains_as_torch(Several(as_tuple), messy_graph(), loss, engine=engine, partitions=3)
 
 
+@pytest.mark.nightly
+def test_members_of_a_batch_train_as_alone() -> None:
+    graph, models = messy_graph(), [Several(as_tuple), Several(as_dict)]
+    alone, settings = [copy.deepcopy(model) for model in models], {"engine": "local", "progress": False, "loss": loss}
+    for model in alone:
+        lotan.Trainer(model, graph, optimizer=lotan.SGD(lr=0.1), epochs=2, **settings).fit()
+    members = [lotan.Member(model, lotan.SGD(lr=0.1), epochs=2) for model in models]
+    with lotan.ModelBatch(graph, members, **settings) as batch:
+        batch.train()
+    for model, expected in zip(models, alone, strict=True):
+        for name, value in expected.state_dict().items():
+            assert torch.equal(model.state_dict()[name], value)
+
+
 def test_validation_counts_the_output_alone() -> None:
     graph = messy_graph()
     split = np.where(graph.arrays().split < 0, 1, 0).astype(np.int8)
