@@ -7,6 +7,7 @@ from collections.abc import Callable
 from planner.edge_columns import EDGE_COLUMN, fill_of
 from planner.edge_sets import BASES, is_edge_set
 from planner.errors import PlanError
+from planner.neighbours import NEIGHBOUR_OPERATORS, OnNeighbours
 from planner.nodes import (
     Aggregate,
     Apply,
@@ -35,6 +36,8 @@ from planner.spec import (
     LEARNED_ROWS,
     PRODUCTS,
     RECURRENT,
+    SHOWN,
+    SHOWN_KEY,
     STATIC_COLUMNS,
     TIMES_TOTAL,
     TOTAL,
@@ -136,6 +139,13 @@ def _random(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     return Random(_node(call.arguments[0], values, call), kind, float(probability), ordinal, call.layer)
 
 
+def _shown(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    x, probability = call.arguments
+    if not isinstance(probability, (int, float)):
+        raise PlanError(f"{call.op} has the probability {probability!r}; expected a number")
+    return Random(_node(x, values, call), "chance", float(probability), SHOWN_KEY, call.layer)
+
+
 def _edges(argument: Argument, call: Call) -> EdgeSet:
     if is_edge_set(argument):
         return str(argument)
@@ -229,9 +239,16 @@ def _row_wise(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     return RowWise(call.op, arguments, (), call.type, call.layer)
 
 
+def _on_neighbours(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    *others, edges = call.arguments
+    arguments = tuple(_resolved(argument, values, call) for argument in others)
+    return OnNeighbours(call.op, (*arguments, _edges(edges, call)), call.type, call.layer)
+
+
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     DROPOUT: _dropout,
     **dict.fromkeys(DISTRIBUTIONS, _random),
+    SHOWN: _shown,
     "lotan.scatter": _scatter,
     "lotan.aggregate": _aggregate,
     "lotan.edge_softmax": _edge_softmax,
@@ -247,4 +264,5 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     TIMES_TOTAL: _row_wise,
     TRACK: _row_wise,
     RECURRENT: _row_wise,
+    **dict.fromkeys(NEIGHBOUR_OPERATORS, _on_neighbours),
 }

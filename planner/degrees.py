@@ -60,6 +60,27 @@ class Degrees:
                 return edges / count
         return 0.0
 
+    @property
+    def greatest(self) -> float:
+        """The mean degree of the last class, which has the vertex of the greatest degree.
+
+        >>> Degrees((5, 3, 0, 2), (0, 3, 0, 14)).greatest
+        7.0
+        """
+        return max(
+            (edges / count for count, edges in zip(self.vertices, self.edges, strict=True) if count), default=0.0
+        )
+
+    @property
+    def mean_of_ends(self) -> float:
+        """The mean over all edges of the degree of their ends, if all vertices of a class have the same degree.
+
+        >>> Degrees((5, 2, 0, 2), (0, 2, 0, 14)).mean_of_ends
+        6.25
+        """
+        squares = (edges * edges / count for count, edges in zip(self.vertices, self.edges, strict=True) if count)
+        return sum(squares) / max(1, sum(self.edges))
+
     def replication(self, partitions: int) -> float:
         """Return the mean number of partitions in which a vertex is expected to have the other end of an edge.
 

@@ -1,8 +1,9 @@
 """The columns of edges that a model may read besides the weight: attributes, types, and which edges are self-loops.
 
 A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. "edge_loop"
-is 1 for a self-loop and 0 for any other edge, in every graph. In an edge set with added self-loops, the value of an added
-loop stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
+is 1 for a self-loop and 0 for any other edge, in every graph. "edge_order" puts the in-edges of each vertex in order, for
+the edge set "graph" alone: see `planner.neighbours`. In an edge set with added self-loops, the value of an added loop stands
+in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Literal
 from planner.edge_sets import has_added_loops
 from planner.spec import Call, EdgeSet, Ref, Spec
 
-EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
-EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop")
-"""The columns, whose values are float32 [edges, width], int64 [edges], and float32 [edges, 1]."""
+EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop", "edge_order"]
+EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop", "edge_order")
+"""The columns, whose values are float32 [edges, width], int64 [edges], and twice float32 [edges, 1]."""
 
 LOOP: EdgeColumnName = "edge_loop"
 """The column that tells self-loops from other edges."""
+
+ORDER: EdgeColumnName = "edge_order"
+"""The column that counts the in-edges of each vertex, from 0."""
 
 REDUCTIONS = ("mean", "add", "max", "min")
 """The ways in which an added loop gets its attributes from those of the vertex's in-edges, as in PyG's `fill_value`."""

@@ -13,6 +13,7 @@ from typing import Literal
 
 from planner.edge_columns import EDGE_COLUMN
 from planner.graph_steps import graph_step
+from planner.neighbours import OnNeighbours
 from planner.nodes import (
     Aggregate,
     Apply,
@@ -207,7 +208,7 @@ def _names(order: Sequence[Node]) -> dict[Node, str]:
         if isinstance(node, (StaticColumn, Parameter)):
             names[node] = node.name
             continue
-        base = operator_name(node.op) if isinstance(node, Apply) else type(node).__name__.lower()
+        base = operator_name(node.op) if isinstance(node, Apply | OnNeighbours) else type(node).__name__.lower()
         counts[base] = counts.get(base, 0) + 1
         names[node] = f"{base}_{counts[base]}"
     return names
@@ -262,7 +263,7 @@ def _place(node: Node, draft: _Draft) -> None:
         draft.collected.append(node)
     else:
         draft.members.append(node)
-    if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight, EdgeColumn)):
+    if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight, EdgeColumn, OnNeighbours)):
         draft.edge_sets += [node.edges] * (node.edges not in draft.edge_sets)
 
 
@@ -311,6 +312,9 @@ def _call(node: Node, cut: Cut) -> Call:
             arguments = tuple(_argument(argument, cut) for argument in node.arguments)
             keywords = tuple((key, _argument(argument, cut)) for key, argument in node.keywords)
             return Call(name, node.op, arguments, output, keywords, node.layer)
+        case OnNeighbours():
+            arguments = tuple(_argument(argument, cut) for argument in node.arguments)
+            return Call(name, node.op, arguments, output, layer=node.layer)
         case Dropout():
             return Call(name, "lotan.dropout", (cut.refs[node.x], node.p, node.key), output, layer=node.layer)
         case Random():

@@ -36,9 +36,11 @@ def begin(model: Model, statistics: Statistics, options: Options) -> Draft:
 
 
 def _check_output(root: Node, loss: LossSpec) -> None:
-    if root.output.rows != "vertex" or root.output.shape != (loss.outputs,):
+    if root.output.rows != "vertex" or root.output.shape != (loss.row_width,):
         given = f"{root.output.rows} rows of shape {root.output.shape}"
-        raise PlanError(f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.outputs},)")
+        raise PlanError(
+            f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.row_width},)"
+        )
 
 
 def without_dropout(root: Node) -> Node:
@@ -89,7 +91,7 @@ def _predicting(steps: tuple[Step, ...], loss: LossSpec) -> tuple[Step, ...]:
     steps = steps[:-1] if loss.of_pairs else steps
     last = _last(steps)
     inputs = tuple(name for name in last.inputs if name not in loss.targets)
-    output = Column(OUTPUT, (loss.outputs,))
+    output = Column(OUTPUT, (loss.row_width,))
     return (*steps[:-1], replace(last, mode="predict", inputs=inputs, outputs=(output,)))
 
 

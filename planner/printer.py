@@ -10,6 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from planner.neighbours import OnNeighbours
 from planner.nodes import (
     Aggregate,
     Apply,
@@ -125,6 +126,8 @@ def _fields(node: Node) -> list[str]:
             return [node.name]
         case Apply():
             return [operator_name(node.op), *_parameters(node), *constants(node.arguments, node.keywords)]
+        case OnNeighbours():
+            return [operator_name(node.op).removeprefix("lotan."), f"edges={node.edges}", *_layer(node.layer)]
         case Dropout():
             return [f"p={node.p:g}", f"key={node.key}"]
         case Random():

@@ -17,6 +17,7 @@ from math import exp
 from typing import Literal
 
 from planner.degrees import Degrees
+from planner.neighbours import NEIGHBOUR_OPERATORS, lengths
 from planner.physical import Plan
 from planner.spec import REDUCING, TRACK, Call, Spec
 from planner.statistics import Profile, Statistics
@@ -150,8 +151,9 @@ def hops(spec: Spec) -> int | str:
     """
     found: dict[str, int] = {}
     tracked = {layer.layer for layer in spec.tracked}
+    of_sequences = lengths(spec)
     for call in spec.calls:
-        if call.op in (*REDUCING, TRACK) and call.layer not in tracked:
+        if call.op in (*REDUCING, TRACK) and call.layer not in tracked and call.output not in of_sequences:
             return call.layer or "the model itself"
         found[call.output] = _hops_of(call, max((found.get(name, 0) for name in call.reads), default=0))
     return found.get(spec.output, 0)
@@ -164,5 +166,5 @@ def _hops_of(call: Call, read: int) -> int:
     """
     if call.op == "lotan.scatter":
         return read + 1
-    is_of_edges = call.type.rows == "edge" or call.op == "lotan.aggregate"
+    is_of_edges = call.type.rows == "edge" or call.op in ("lotan.aggregate", *NEIGHBOUR_OPERATORS)
     return max(read, 1) if is_of_edges else read

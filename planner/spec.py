@@ -28,10 +28,13 @@ Graph operators and their arguments:
     lotan.chunk_sum(x, g, n)            (stages only) one row [n, *shape] for a chunk: the sums of its rows of x by group
     lotan.chunk_max(x[, g, n])          (stages only) the same of the greatest numbers; -inf for a group without rows
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
+    lotan.neighbour_rows, lotan.neighbour_sequence, lotan.neighbour_attention
+                                        in-edges in their order, or each beside all others: see `planner.neighbours`
     lotan.recurrent(x, s, kind, w)      one layer of a recurrent network along the second dimension of rows x [steps, channels];
                                         `kind` is "lstm", "gru", "rnn_tanh" or "rnn_relu", s has the states before the first
                                         step, or nothing for zeros, and w the weights: see `lotan.stages.recurrent`
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
+    lotan.shown(x, p)                   1 with the probability p for each vertex, else 0: the labels that a model sees
     lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
 
 A dtype among a call's arguments is a string: "torch.float32".
@@ -39,10 +42,10 @@ A dtype among a call's arguments is a string: "torch.float32".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import log
+from math import log, prod
 from typing import Any, Literal, NamedTuple
 
 from planner.edge_sets import is_edge_set, relation_of
@@ -219,6 +222,9 @@ DISTRIBUTIONS: Mapping[str, Distribution] = {
 }
 """The distributions that torch's operators draw from, as a model calls them."""
 
+SHOWN, SHOWN_KEY = "lotan.shown", 2**31 - 1
+"""The operator that draws whose labels a model sees, and the key of its draws. The loss leaves the same vertices out."""
+
 TOTAL, TRACK = "lotan.total", "lotan.track"
 LEARNED_ROWS = "lotan.learned_rows"
 TOTAL_PRODUCTS, TIMES_TOTAL, CHUNK_SUM = "lotan.total_products", "lotan.times_total", "lotan.chunk_sum"
@@ -322,6 +328,15 @@ class Bound:
     layer: str  # qualified name of the layer
 
 
+def width_of(further: Sequence[tuple[str, tuple[int, ...]]]) -> int:
+    """Return the numbers that tensors have together in a row.
+
+    >>> width_of([("aux", ()), ("rows", (3,))])
+    4
+    """
+    return sum(prod(shape) for _, shape in further)
+
+
 @dataclass(frozen=True)
 class Spec:
     """A model traced in one mode, training or evaluation. Its inputs with rows are "features" and learned rows."""
@@ -338,6 +353,9 @@ class Spec:
     # the types of vertices over whose rows a layer takes variances, by their numbers, each with the layer's name
     varied: tuple[tuple[int, str], ...] = ()
     groups: int | None = None  # the groups of vertices of that graph, numbered in the last column of the features
+    sees_labels: bool = False  # True if the last of the features is the class of training vertices, and -1 elsewhere
+    # what the output rows hold behind the model's output, for the loss alone: by name, with the shape of a row
+    further: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def totals(self) -> tuple[Call, ...]:
@@ -353,6 +371,16 @@ class Spec:
     def learned(self) -> dict[str, int]:
         """The parameters that have a row for each vertex, each with the numbers in a row."""
         return {call.reads[0]: call.type.width for call in self.calls if call.op == LEARNED_ROWS}
+
+    def alone(self) -> Spec:
+        """Return the same model with its output alone, without what the loss reads beside it."""
+        if not self.further:
+            return self
+        outputs = next(call.type.width for call in self.calls if call.output == self.output) - width_of(self.further)
+        last = Call(
+            "output_alone", "aten.slice.Tensor", (Ref(self.output), 1, 0, outputs), ValueType("vertex", (outputs,))
+        )
+        return replace(self, calls=(*self.calls, last), output=last.output, further=())
 
     def without_dropout(self) -> Spec:
         """Return the same model without its dropouts. What read the output of one reads the input of that one instead."""
@@ -416,7 +444,16 @@ class LossSpec:
     metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
     # the probabilities above which labels count as predicted, or for two classes with one output class 1; None: 0.5
     thresholds: tuple[float, ...] | None = None
+    # what the output rows hold behind the output, for a traced loss to read: by name, with the shape of a row
+    further: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    # the share of training vertices that are left out, because the model sees their labels: drawn anew in each epoch
+    shown: float | None = None
     vertex_weights: bool = False  # True if the terms of a vertex are multiplied by the graph's column "vertex_weight"
+
+    @property
+    def row_width(self) -> int:
+        """The numbers of a row that the model returns: its output, and what the loss reads beside it."""
+        return self.outputs + width_of(self.further)
 
     @property
     def targets(self) -> tuple[str, ...]:

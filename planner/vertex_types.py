@@ -7,7 +7,7 @@ relation's edges are their first columns in the same way. So such a graph is lai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SHOWN = 6
 """The most relations that `words` names."""
@@ -32,6 +32,8 @@ class VertexTypes:
     edge_widths: tuple[
         int, ...
     ] = ()  # the number of attributes of each relation's edges, 0 for none; () if none have any
+    # the relations whose attributes were given as one number an edge, [edges], which PyG's models get as they are
+    flat: tuple[Relation, ...] = field(default=(), compare=False)
 
     @property
     def width(self) -> int:

@@ -34,8 +34,8 @@ EPOCHS = 3
 LOSS, WEIGHTS = 2e-5, 5e-4
 """The largest differences of losses and weights from those of PyG. That of a loss above 1 is relative."""
 
-ORDER = ("x", "edge_index", "adj_t", "edge_weight", "edge_attr", "edge_type")
-"""The arguments that a forward may have, in order. It has those that its expression names."""
+ORDER = ("x", "edge_index", "adj_t", "edge_weight", "edge_attr", "edge_type", "label_mask")
+"""The arguments that a forward may have, in order. It has those that its expression names, and `y` beside `label_mask`."""
 
 HEAD = """# Examples of PyG and OGB
 
@@ -43,8 +43,9 @@ This page lists the models of the node-level examples of PyTorch Geometric and t
 on whole graphs, and whether they train. The script `tools/pyg_examples.py` makes it: {works} of {all} do.
 
 A model that trains was compared with plain PyG on a messy graph on `local`: losses and weights of three epochs are equal.
-It was compared without dropout, because both draw other random numbers, and then trained with it. An example's data,
-loops and attacks are not tried, only its model.
+It was compared without dropout, because both draw other random numbers, and then trained with it. A model that takes
+labels as input was compared without seeing any, and then trained with them. An example's data, loops and attacks are not
+tried, only its model.
 """
 
 
@@ -282,12 +283,12 @@ EXAMPLES: Mapping[str, Example] = {
     "tensorboard_logging": of("GCNConv({0}, {1}, cached=True)", end=".log_softmax(-1)"),
     "unimp_arxiv": Example(
         {
+            "label_emb": "MaskLabel(3, 6)",
             "conv1": "TransformerConv(6, 4, 2, beta=True)",
             "norm": "torch.nn.LayerNorm(8)",
             "conv2": "TransformerConv(8, 3, 2, concat=False, beta=True)",
         },
-        "conv2(norm(conv1(x, edge_index)).relu(), edge_index)",
-        lacks="labels as input",
+        "conv2(norm(conv1(label_emb(x, y, label_mask), edge_index)).relu(), edge_index)",
     ),
     "nodeproppred/arxiv (GCN)": of(
         "GCNConv({0}, {1}, cached=True)",
@@ -389,6 +390,7 @@ def _names() -> dict[str, Any]:
 def make(example: Example, dropping: bool = False) -> torch.nn.Module:
     """Return the model of an example. torch's generator draws its weights."""
     arguments = [name for name in ORDER if name in example.forward] or ["x"]
+    arguments += ["y"] * ("label_mask" in arguments)
     arguments += ["edge_index"] * (arguments == ["x"])  # which every model of PyG may take
     body = f"def forward(self, {', '.join(arguments)}):\n    training, drop = self.training, self.drop\n"
     body += "".join(f"    {name} = self.{name}\n" for name in example.parts)
@@ -431,7 +433,7 @@ def reason_against(name: str) -> str | None:
     # SGD, because Adam makes steps of the rounding errors of a gradient whose true value is 0
     settings = {"optimizer": lotan.SGD(lr=0.1), "engine": "local", "progress": False}
     try:
-        run = lotan.Trainer(ours, graph, epochs=EPOCHS, **settings).fit()
+        run = lotan.Trainer(ours, graph, epochs=EPOCHS, label_rate=0.0, **settings).fit()
         lotan.Trainer(make(example, dropping=True), graph, epochs=1, **settings).fit()
     except LotanError as error:
         return str(error).split(": ", 1)[-1]
@@ -444,7 +446,8 @@ def _difference(run: Any, ours: torch.nn.Module, theirs: torch.nn.Module, graph:
 
     data = graph.to_pyg()
     names = list(inspect.signature(theirs.forward).parameters)
-    given = {name: data.edge_index if name == "adj_t" else data[name] for name in names}
+    data.adj_t, data.label_mask = data.edge_index, torch.zeros_like(data.train_mask)
+    given = {name: data[name] for name in names}
     steps = torch.optim.SGD([one for one in theirs.parameters() if one.requires_grad], lr=0.1)
     for epoch in run.history:
         theirs.train()

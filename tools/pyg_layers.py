@@ -49,7 +49,14 @@ tests train each of them there, for three and for two epochs, and compare it wit
 
 `MedianAggregation` and `QuantileAggregation` train in each layer that takes an aggregation, over all edges of the graph.
 Equal messages share the gradient evenly. `interpolation="nearest"` is refused, because PyG rounds halves by a vertex's
-position. Aggregations that depend on the order of neighbours, such as `LSTMAggregation`, are refused.
+position.
+
+`LSTMAggregation`, `GRUAggregation`, `MLPAggregation`, `SortAggregation` and `SetTransformerAggregation` train over the edges
+of the graph as they are. Neighbours are taken in the order of their ids, and parallel edges in that of their weights, then
+types and attributes. A graph of PyG has this order after `data.sort(sort_by_row=False)`. As in PyG, zeros follow the
+neighbours of a vertex for an LSTM or a GRU, up to the greatest in-degree of the graph, or of a mini-batch. A hub therefore
+makes every vertex slow; `lotan.MiniBatch` bounds it. If the neighbours of one vertex take more than 1 GiB side by side, the
+run is refused, and the error names the vertex. Dropout inside these aggregations is refused.
 """
 
 ATTRIBUTES = "conv(x, edge_index, edge_attr)"
@@ -155,7 +162,7 @@ EXAMPLES: Mapping[str, Example] = {
     "ResGatedGraphConv": Example("ResGatedGraphConv(6, 3, edge_dim=2)", ATTRIBUTES),
     "SAGEConv": Example(
         "SAGEConv(6, 3, aggr=['mean', 'max', 'softmax'])",
-        note="`aggr='lstm'` is refused, because neighbours have no order",
+        note="`aggr='lstm'` takes neighbours in the order of their ids",
     ),
     "SGConv": Example("SGConv(6, 3, K=2, cached=True)"),
     "SSGConv": Example("SSGConv(6, 3, alpha=0.1, K=2)"),

@@ -42,6 +42,7 @@ from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction
+from lotan.tracing.signature import takes_labels
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
@@ -343,6 +344,10 @@ class ModelBatch:
             settings |= {"router": None, "keys": None} if engine == "local" else {}
             config = replace(config, **settings)
         graph = others[0].graph if others else self.graph
+        if others and takes_labels(self._members[number].model) != others[0].train.sees_labels:
+            raise ConfigurationError(
+                "some members take labels as input, which are one more feature, and others do not; train them in two batches"
+            )
         count = min(len(self._members), self._most or len(self._members))
         try:
             job = prepare(self._members[number].model, graph, config, self._opened, models=count)

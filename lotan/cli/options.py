@@ -354,6 +354,7 @@ def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
         "class_weights": None if options.class_weights is None else read_weights(options.class_weights),
         "metrics": tuple(options.metrics.split(",")) if options.metrics else (),
         "threshold": _threshold(options.threshold),
+        "label_rate": options.label_rate,
     }
 
 
@@ -380,6 +381,14 @@ def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
         metavar="P,P,...",
         help="probability above which a label counts as predicted, for several labels or two classes with one output:\n"
         "one number, or one for each label (default: 0.5)",
+    )
+    group.add_argument(
+        "--label-rate",
+        type=number(float, 0.0, 1.0),
+        default=0.65,
+        metavar="P",
+        help="for models that take labels as input: share of training labels that the model sees in an epoch\n"
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--patience",

@@ -112,8 +112,8 @@ class HeteroGraph(Graph):
 
         Args:
             data: a `torch_geometric.data.HeteroData`. Of each type of vertices, `x`, `y`, `n_id` (the ids), `train_mask`,
-                `val_mask` and `test_mask` are read if they are there; of each relation `edge_index`, and `edge_weight` and
-                `edge_attr` [edges, width] if they are there.
+                `val_mask` and `test_mask` are read if they are there. Of each relation, these are `edge_index`, `edge_weight`
+                and `edge_attr`, [edges, width] or [edges].
             task_type: as in the class (default: None).
 
         Raises:

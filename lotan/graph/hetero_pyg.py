@@ -93,11 +93,11 @@ def _weight(where: str, weight: Array, edges: int) -> Array:
 
 
 def _attributes(where: str, attributes: Array, edges: int) -> Array:
-    """Return the attributes of a relation's edges. [edges, width]."""
-    if attributes.ndim != 2 or len(attributes) != edges:
+    """Return the attributes of a relation's edges, [edges, width] or [edges]."""
+    if attributes.ndim not in (1, 2) or len(attributes) != edges:
         raise GraphError(
-            f"{where}.edge_attr: has shape {list(attributes.shape)}, but there are {edges:,} edges; expected [{edges}, width], "
-            "such as edge_attr.view(-1, 1)."
+            f"{where}.edge_attr: has shape {list(attributes.shape)}, but there are {edges:,} edges; expected [{edges}, width] "
+            f"or [{edges}]."
         )
     return attributes
 
@@ -130,7 +130,8 @@ def data_of(arrays: GraphArrays, given: GivenTypes) -> Any:
         data[relation].edge_index = torch.from_numpy(np.stack(ends))
         attributes = _own_attributes(arrays, given, number, chosen)
         if attributes is not None:
-            data[relation].edge_attr = torch.from_numpy(attributes)
+            is_flat = relation in given.types.flat
+            data[relation].edge_attr = torch.from_numpy(attributes[:, 0].copy() if is_flat else attributes)
         if arrays.weight is not None:
             data[relation].edge_weight = torch.from_numpy(arrays.weight[chosen])
     return data

@@ -53,7 +53,8 @@ def source_of(
     of_edges = [_edges(relation, edges[relation], names, found, columns, firsts) for relation in relations]
     weighted = any(one.weight is not None for one in of_edges)
     found = with_attributes(found, [0 if one.edge_attr is None else one.edge_attr.shape[1] for one in of_edges], names)
-    target = columns[found.target]
+    flat = tuple(relation for relation, one in zip(relations, of_edges, strict=True) if one.flat)
+    found, target = replace(found, flat=flat), columns[found.target]
     given = GivenTypes(found, sql_type(target.ids), tuple(one.ids for one in columns))
     joined = (
         _joined_vertices(columns, found, firsts),
@@ -142,7 +143,14 @@ def _edges(
             _positions(given, columns[end].ids, types.names[end], column) + firsts[end]
             for given, end, column in ((read.src, ends[0], own.src), (read.dst, ends[1], own.dst))
         )
-    return EdgeColumns(src, dst, read.weight, read.edge_attr, np.full(len(src), number, dtype=np.int64))
+    types_of_edges = np.full(len(src), number, dtype=np.int64)
+    return EdgeColumns(src, dst, read.weight, read.edge_attr, types_of_edges, flat=_is_flat(table, own))
+
+
+def _is_flat(table: Any, names: ColumnNames) -> bool:
+    """Return True if a relation's attributes are an array of one number for each edge, [edges]."""
+    (name, *others) = names.edge_feature_columns or ("",)
+    return not others and isinstance(table, Mapping) and getattr(table.get(name), "ndim", 0) == 1
 
 
 def _positions(given: npt.NDArray[Any], ids: npt.NDArray[Any], name: str, column: str) -> npt.NDArray[np.int64]:

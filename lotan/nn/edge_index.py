@@ -15,7 +15,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
-from planner.edge_columns import LOOP, filled
+from planner.edge_columns import LOOP, ORDER, filled
 from planner.edge_sets import as_given, has_added_loops, is_reversed, relation_of, reversed_set
 from planner.spec import AGGREGATES, EdgeSet, edges_of_column, is_static_column
 
@@ -147,8 +147,8 @@ class EdgeIndex:
         """Return a column of edges.
 
         Args:
-            name: "edge_attr", float [num_edges, width]; "edge_type", int64 [num_edges]; or "edge_loop", which is 1 for a
-                self-loop, else 0, [num_edges, 1].
+            name: "edge_attr", float [num_edges, width]; "edge_type", int64 [num_edges]; "edge_loop", which is 1 for a
+                self-loop, else 0, [num_edges, 1]; or "edge_order", which counts the edges, [num_edges, 1].
             edges: the edge set (default: "graph").
             fill: the value of the loops that an edge set adds: a number, or for attributes "mean", "add", "max" or
                 "min" of those of the vertex's in-edges (default: 1).
@@ -156,6 +156,10 @@ class EdgeIndex:
         Raises:
             ModelError: the edges have no such column.
         """
+        if name == ORDER:
+            of = self.edges(edges)
+            numbers = torch.arange(of.index.shape[1], dtype=of.weight.dtype).view(-1, 1)
+            return cast(Tensor, torch.ops.lotan.edge_column(numbers, name, edges))
         given = self._with_loops(as_given(edges)) if name == LOOP else self.edges(as_given(edges))
         if name not in given.columns:
             raise ModelError(

@@ -21,6 +21,7 @@ _LIBRARY.define("edge_softmax(Tensor scores, Tensor index, SymInt num_vertices, 
 _LIBRARY.define("edge_weight(Tensor weight, str edges) -> Tensor")
 _LIBRARY.define("edge_column(Tensor column, str name, str edges) -> Tensor")
 _LIBRARY.define("vertex_input(Tensor column, str name) -> Tensor")
+_LIBRARY.define("shown(Tensor x, float p) -> Tensor")
 _LIBRARY.define("total(Tensor x, str kind) -> Tensor")
 _LIBRARY.define("total_products(Tensor x, Tensor y) -> Tensor")
 _LIBRARY.define("times_total(Tensor x, Tensor total) -> Tensor")
@@ -87,6 +88,10 @@ def _vertex_input(column: Tensor, name: str) -> Tensor:
     return column.clone()
 
 
+def _shown(x: Tensor, p: float) -> Tensor:
+    return torch.ones_like(x)  # plain tensors draw nothing
+
+
 def _total(x: Tensor, kind: str) -> Tensor:
     match kind:
         case "sum":
@@ -136,6 +141,7 @@ _LIBRARY.impl("edge_softmax", _edge_softmax, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_weight", _edge_weight, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_column", _edge_column, "CompositeImplicitAutograd")
 _LIBRARY.impl("vertex_input", _vertex_input, "CompositeImplicitAutograd")
+_LIBRARY.impl("shown", _shown, "CompositeImplicitAutograd")
 _LIBRARY.impl("total", _total, "CompositeImplicitAutograd")
 _LIBRARY.impl("total_products", _total_products, "CompositeImplicitAutograd")
 _LIBRARY.impl("times_total", _times_total, "CompositeImplicitAutograd")

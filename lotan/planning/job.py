@@ -26,6 +26,7 @@ from lotan.engines.choice import (
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph, fingerprint
+from lotan.graph.seen_labels import require_one_kind, sees_labels, with_seen_labels
 from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
 from lotan.links.memory import ScoreSizes
@@ -37,21 +38,24 @@ from lotan.planning.learned import draw_rows, for_learned_rows, place_of_rows, v
 from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
+from lotan.settings.losses import further_of
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.settings.tasks import LinkPrediction, excludes_targets, label_task
 from lotan.storage.stored import Stored
 from lotan.tracing import few_of, takes_tensors, trace_modes
+from lotan.tracing.signature import takes_labels
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
 from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.edge_sets import is_reversed
 from planner.footprint import Footprint
+from planner.neighbours import most_in_edges, orders_neighbours
 from planner.physical import Plan
 from planner.regime import Sampling, hops, statistics_of_batch
 from planner.shares import DRIVER_BYTES
-from planner.spec import SPLITS, LossForm, LossSpec, Spec
+from planner.spec import SPLITS, LossForm, LossSpec, Spec, width_of
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
@@ -184,18 +188,24 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     asked = label_task(config.task)
     draw_rows(model, graph, config)
     width = model_width(model, graph)
-    train, evaluate = traced(model, width, graph)
+    train, evaluate = traced(model, width, graph, config)
     config = for_learned_rows(config, train)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     graph = graph.for_task(asked)
+    if train.sees_labels:
+        graph, width = with_seen_labels(graph), train.width
     outputs, task = model_outputs(evaluate), asked or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
-    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
+    report = check_graph(
+        graph, task, classes, width, takes_roots(train), reads, types, train.bounds, most_in_edges(train)
+    )
     check_statistics(train, report.vertices)
     check_variances_of_types(train, graph)
-    loss = loss_of(graph, task, outputs, config)
+    loss = loss_of(graph, task, outputs, config, train.further)
+    if train.sees_labels:
+        loss = replace(loss, shown=config.label_rate)
     sampling = sampling_of(train, graph, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
     weights = graph.names.weight_words(graph.statistics.weighted)
@@ -278,6 +288,8 @@ def _check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -
         reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
     elif job.train.tracked:
         reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"
+    elif orders_neighbours(job.train):
+        reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
     elif regime.is_fixed:
         reason = f"draws other batches in each epoch, and the order is {regime.order!r}"
     else:
@@ -449,7 +461,7 @@ def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -
         return None
     statistics = graph.estimate()
     # the kind of loss does not change the memory
-    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)
+    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0, further=evaluate.further)
     sampling, regime = None, config.regime
     if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
         sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
@@ -462,7 +474,7 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
         return None
     draw_rows(model, graph, config)
     width = model_width(model, graph)
-    return foreseen(*traced(model, width, graph), graph, config)
+    return foreseen(*traced(model, width, graph, config), graph, config)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
@@ -473,6 +485,8 @@ def model_width(model: torch.nn.Module, graph: Graph) -> int:
         return (
             graph.estimate().width or graph.statistics.width
         )  # the number of the group is one of the features, of which the model does not know
+    if takes_labels(model):
+        return graph.estimate().width or graph.statistics.width
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
@@ -491,8 +505,10 @@ def edge_demands(spec: Spec) -> tuple[EdgeData, tuple[int, str] | None]:
     return data_read(spec), number_of_types(spec)
 
 
-def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec]:
+def traced(model: torch.nn.Module, width: int, graph: Graph, config: TrainerConfig | None = None) -> tuple[Spec, Spec]:
     """Return a model traced for a graph, in training and in evaluation mode.
+
+    With settings, a model may take labels as input, and return what their loss reads beside the output.
 
     Raises:
         ModelError: If the model cannot be traced, or if its forward asks for a column that the graph lacks.
@@ -501,6 +517,16 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     weighted = takes_tensors(model) and sizes.weighted
     given: dict[str, Any] = {"data": data, "weighted": weighted, "few": few_of(sizes.vertices, sizes.edges)}
     given |= {"types": graph.vertex_types, "vertices": vertices_of(model, graph), "groups": graph.groups}
+    if config is not None and takes_labels(model):
+        require_one_kind(graph)
+        width += not sees_labels(graph)
+        given["label_rate"] = config.label_rate
+    if config is not None and (further := further_of(config.loss)):
+        if graph.vertex_types is not None:
+            raise ConfigurationError(
+                f"loss asks for {', '.join(further)} beside the output, which a model of several types of vertices cannot return"
+            )
+        given["further"] = further
     return trace_modes(model, width, **given)
 
 
@@ -550,7 +576,7 @@ def model_outputs(spec: Spec) -> int:
     if output is None or output.rows != "vertex" or len(output.shape) != 1:
         found = "its input" if output is None else f"{output.rows} rows of shape {output.shape}"
         raise ModelError(f"the model returns {found}; expected one vector per vertex, of shape [num_vertices, outputs]")
-    return output.shape[0]
+    return output.shape[0] - width_of(spec.further)
 
 
 def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
@@ -595,6 +621,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["penalty"] = words_of(config.penalty)
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
+    if job.loss.shown is not None:
+        settings["label_rate"] = repr(job.loss.shown)
     if job.partitions is not None:
         settings["partitions"] = f"at least {job.partitions}, for the memory limit"
     return {

@@ -32,6 +32,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.validation import check_graph
+from planner.neighbours import most_in_edges
 from planner.regime import Sampling
 from planner.spec import LossSpec
 
@@ -70,7 +71,9 @@ def prepare_links(
     width = model_width(model, linked.graph)
     train, evaluate = traced(model, width, linked.graph)
     outputs, (reads, types) = model_outputs(evaluate), edge_demands(train)
-    report = check_graph(linked.graph, None, None, width, takes_roots(train), reads, types, train.bounds)
+    report = check_graph(
+        linked.graph, None, None, width, takes_roots(train), reads, types, train.bounds, most_in_edges(train)
+    )
     check_statistics(train, report.vertices)
     if decoder is None:
         decoder = make_decoder(task, outputs, linked.links.relations, config.seed)

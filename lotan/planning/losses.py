@@ -14,10 +14,11 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import LossSetting, form_of_name, loss_words, named_loss
 from lotan.settings.metric_names import further_metrics
 from lotan.tracing.loss import LossFunction, trace_loss
+from lotan.tracing.outputs import Further
 from planner.spec import LossForm, LossSpec, Task
 
 
-def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig) -> LossSpec:
+def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig, further: Further = ()) -> LossSpec:
     """Return the loss over a graph's training vertices, with the further metrics that the settings ask for.
 
     Args:
@@ -25,16 +26,17 @@ def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig) -> Lo
         task: The task.
         outputs: The width of the model's output.
         config: The settings of the run.
+        further: What the model returns beside its output, for the loss to read.
 
     Raises:
         ConfigurationError: If the loss, the class weights or a metric does not fit the task or the outputs.
         ModelError: If the loss is a function that cannot be traced.
         GraphError: If no training vertex has a label.
     """
-    form = None if config.loss is None else form_of(config.loss, task, outputs)
+    form = None if config.loss is None else form_of(config.loss, task, outputs, further)
     classes = LossSpec(task, outputs, 1.0).classes
     metrics = further_metrics(config.metrics, config.monitor, task, classes)
-    loss = graph.loss_spec(task, outputs, config.class_weights, form, metrics)
+    loss = replace(graph.loss_spec(task, outputs, config.class_weights, form, metrics), further=further)
     if loss.class_weights is not None and task == "multilabel" and loss.terms != outputs:
         raise ConfigurationError(
             f"class_weights weigh labels, but the loss {loss_words(config.loss or '')} has one number for each vertex; "
@@ -62,7 +64,7 @@ def _thresholds(given: float | Sequence[float], loss: LossSpec) -> tuple[float, 
     return numbers * (loss.outputs // len(numbers))
 
 
-def form_of(given: LossSetting, task: Task, outputs: int) -> LossForm | None:
+def form_of(given: LossSetting, task: Task, outputs: int, further: Further = ()) -> LossForm | None:
     """Return the form of a loss; None if it is the task's own.
 
     Raises:
@@ -73,9 +75,9 @@ def form_of(given: LossSetting, task: Task, outputs: int) -> LossForm | None:
     if named is not None:
         return form_of_name(named, task, outputs)
     assert not isinstance(given, str)  # a text is a name
-    return _traced(given, task, outputs)
+    return _traced(given, task, outputs, further)
 
 
 @lru_cache(maxsize=16)  # the members of a batch have one loss
-def _traced(function: LossFunction, task: Task, outputs: int) -> LossForm:
-    return trace_loss(function, task, outputs)
+def _traced(function: LossFunction, task: Task, outputs: int, further: Further) -> LossForm:
+    return trace_loss(function, task, outputs, further)

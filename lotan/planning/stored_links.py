@@ -37,6 +37,7 @@ from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.partitioned_graph import RECORD, LinkReader, Summary
 from lotan.storage.stored import Stored
 from planner.footprint import Footprint, footprint
+from planner.neighbours import orders_neighbours
 from planner.orders.division import Sizes, divide
 from planner.regime import Sampling
 from planner.shares import DRIVER_BYTES
@@ -180,6 +181,7 @@ def _check_reads(job: Job, regime: MiniBatch) -> None:
     """Refuse a model that reads more than learned rows."""
     plan = job.shown.plan
     more = sorted({column.name for column in plan.static_columns} - {"label", "split"})
+    more += ["the order of neighbours"] * orders_neighbours(job.train)  # there, vertices lie in another order
     if more or job.train.tracked:
         what = ", ".join(more) or "running statistics of all rows"
         raise ModelError(

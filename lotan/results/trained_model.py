@@ -22,6 +22,7 @@ from lotan.files import DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids
 from lotan.graph.id_files import read_ids, write_ids
+from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction
 from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
 from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows
@@ -30,6 +31,7 @@ from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
+from planner.neighbours import most_in_edges
 from planner.rules import REPAID_BY_EPOCHS
 from planner.spec import LossSpec, Spec
 from planner.steps.pipe import PipeStep
@@ -215,6 +217,7 @@ class TrainedModel:
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
+            graph = self._with_seen_labels(graph)
             self._check(graph)
             weights = self._weights_for(graph, unseen)
             loss = replace(self.loss, vertex_weights=False)  # predictions read no weights, which the graph may lack
@@ -237,6 +240,18 @@ class TrainedModel:
             return self.weights
         return by_id(self.weights, self.spec.learned, self.ids, graph.arrays().ids, unseen)
 
+    def _with_seen_labels(self, graph: Graph) -> Graph:
+        """Return the graph that a model with labels as input reads: with those of its training vertices.
+
+        Raises:
+            GraphError: The graph has no training labels, or its classes have other names than those of training.
+        """
+        if not self.spec.sees_labels:
+            return graph
+        if graph.labels.classes != self.classes:
+            raise GraphError("the model takes labels as input, and the classes of this graph are not those of training")
+        return with_seen_labels(graph)
+
     def _check(self, graph: Graph) -> None:
         """Check that the model can read a graph."""
         if graph.vertex_types != self.spec.vertex_types:
@@ -244,7 +259,8 @@ class TrainedModel:
         if graph.groups != self.spec.groups:
             raise GraphError(_other_groups(self.spec.groups, graph.groups))
         reads, types = edge_demands(self.spec)
-        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, self.spec.bounds)
+        bounds, most = self.spec.bounds, most_in_edges(self.spec)
+        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, bounds, most)
 
     def _differences(self, graph: Graph) -> list[str]:
         """Return in which respects the edges of a graph differ from those of training, as warnings."""
@@ -299,6 +315,7 @@ class TrainedModel:
             )
         from lotan.results.vertex_explanation import explain_vertex
 
+        graph = self._with_seen_labels(graph)
         self._check(graph)
         weights = self._weights_for(graph)  # reads the graph only if there are learned rows
         return explain_vertex(self.spec, self.loss, weights, graph, vertex, **options)

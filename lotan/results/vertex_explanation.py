@@ -19,7 +19,7 @@ from lotan.planning.learned import by_id
 from lotan.results.explanation_picture import picture
 from lotan.results.neighbourhood import Neighbourhood, hops_of, neighbourhood
 from lotan.tracing.check import run_calls
-from planner.spec import LossSpec, Spec
+from planner.spec import REDUCING, LossSpec, Spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,8 +136,12 @@ def explain_vertex(
 
 def _require_edges_alone(spec: Spec) -> None:
     """Refuse a model in which vertices meet other than along edges."""
+    if spec.sees_labels:
+        raise ModelError(
+            "the model takes labels as input; explain_vertex explains models whose inputs are features and edges"
+        )
     for call in spec.calls:
-        if call.op == "lotan.total":
+        if call.op in REDUCING:
             raise ModelError(
                 f"{call.layer or 'the model'} takes statistics of all vertices, on which every output depends; "
                 "explain_vertex explains models in which vertices meet along edges alone"

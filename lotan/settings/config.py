@@ -68,6 +68,9 @@ class TrainerConfig:
     # a term of the loss that depends on parameters alone: a function of a mapping from their names to them that returns
     # one number, such as lambda parameters: 5e-4 * parameters["convs.0.lin.weight"].square().sum(); None: none
     penalty: Callable[[Mapping[str, Tensor]], Tensor] | None = None
+    # for a forward that takes labels as input, with a mask: the share of training labels that it sees in an epoch, drawn anew
+    # in each. The loss is the mean over the others
+    label_rate: float = 0.65
     metrics: Sequence[str] = ()  # further metrics: "roc_auc", "average_precision", "f1" (of each class)
     # the probability above which a label counts as predicted, or one for each label; also for two classes with one output
     threshold: float | Sequence[float] | None = None  # None: 0.5
@@ -222,6 +225,9 @@ def _check_numbers(config: TrainerConfig) -> None:
         )
     if config.class_weights is not None:
         _check_weights(config.class_weights)
+    require_number("Trainer", "label_rate", config.label_rate, 0.0, 1.0)
+    if config.label_rate == 1:
+        raise ConfigurationError("label_rate is 1, which leaves no vertex for the loss; expected a number below 1")
     if config.threshold is not None:
         _check_threshold(config.threshold)
     check_metrics(config.metrics)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -182,6 +183,23 @@ def _misfit(name: str, task: Task, outputs: int) -> str:
         return f"loss {name} needs an output for each class, but the model has 1; take bce_with_logits, or 2 outputs"
     there = ", ".join(losses_of(task, outputs))
     return f"loss {name} is for {' or '.join(LOSSES[name].tasks)}, but the task is {task}, which has {there}"
+
+
+def further_of(given: LossSetting | None) -> tuple[str, ...]:
+    """Return what a loss reads beside the output and the label: the names of a function's further arguments.
+
+    >>> further_of(lambda output, label, aux: output), further_of("cross_entropy"), further_of(None)
+    (('aux',), (), ())
+    """
+    if given is None or named_loss(given) is not None:
+        return ()
+    function: Any = given.forward if isinstance(given, torch.nn.Module) else given
+    try:
+        arguments = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function that is not written in Python
+        return ()
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(one.name for one in [*arguments][2:] if one.kind in plain and one.default is one.empty)
 
 
 def loss_words(given: LossSetting) -> str:

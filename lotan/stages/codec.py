@@ -117,6 +117,8 @@ def encode_loss(loss: LossSpec) -> Plain:
         "metrics": list(loss.metrics),
         "thresholds": None if loss.thresholds is None else list(loss.thresholds),
         "vertex_weights": loss.vertex_weights,
+        "shown": loss.shown,
+        "further": [[name, list(shape)] for name, shape in loss.further],
     }
 
 
@@ -138,6 +140,7 @@ def encode_spec(spec: Spec) -> Plain:
         "bounds": [[one.column, one.place, one.limit, one.layer] for one in spec.bounds],
         **({} if spec.types is None else {"types": list(spec.types)}),
         **({} if spec.groups is None else {"groups": spec.groups}),
+        **({"sees_labels": True} if spec.sees_labels else {}),
         **({} if spec.vertex_types is None else {"vertex_types": _encode_types(spec.vertex_types)}),
     }
 
@@ -227,6 +230,7 @@ def decode_spec(data: Any) -> Spec:
         vertex_types=read.optional("vertex_types", _decode_types) if read.has("vertex_types") else None,
         types=read.optional("types", _decode_told_apart) if read.has("types") else None,
         groups=read.of("groups", int) if read.has("groups") else None,
+        sees_labels=read.has("sees_labels") and read.flag("sees_labels"),
     )
 
 
@@ -322,11 +326,26 @@ def decode_loss(data: Any) -> LossSpec:
         metrics=read.items("metrics", _decode_metric) if read.has("metrics") else (),
         thresholds=read.optional("thresholds", _decode_weights) if read.has("thresholds") else None,
         vertex_weights=read.has("vertex_weights") and read.flag("vertex_weights"),
+        shown=read.optional("shown", _decode_share) if read.has("shown") else None,
+        further=read.items("further", _decode_further) if read.has("further") else (),
     )
     if not all(0 < one < 1 for one in loss.thresholds or ()):
         raise StageError(f"loss: thresholds are {loss.thresholds}, expected numbers above 0 and below 1")
     validate_loss(loss)
     return loss
+
+
+def _decode_further(data: Any) -> tuple[str, tuple[int, ...]]:
+    match data:
+        case [str(name), list() | tuple() as shape]:
+            return name, tuple(size_of(one, "loss") for one in shape)
+    raise StageError(f"loss: what it reads beside the output is {data!r}, expected a name and a shape")
+
+
+def _decode_share(data: Any) -> float:
+    if not isinstance(data, int | float) or not 0 <= data <= 1:
+        raise StageError(f"loss: the share of labels that are shown is {data!r}, expected a number from 0 to 1")
+    return float(data)
 
 
 def _decode_form(data: Any) -> LossForm:

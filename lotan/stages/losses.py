@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -84,7 +85,7 @@ def loss_terms(loss: LossSpec, output: Tensor, label: Tensor) -> Tensor:
 
     Args:
         loss: The loss, which has a form.
-        output: The model's output, float32 [rows, outputs].
+        output: The model's output, float32 [rows, outputs], and behind it what the loss reads beside it.
         label: The labels, int64 [rows], or float32 [rows, outputs] with NaN for unknown entries, which count 0.
     """
     assert loss.form is not None
@@ -96,7 +97,7 @@ def loss_terms(loss: LossSpec, output: Tensor, label: Tensor) -> Tensor:
     if not loss.form.traced:
         terms = _TERMS[loss.form.name](output, label, weight, **dict(loss.form.arguments))
     else:
-        terms = _traced(loss.form.calls)(output, label)
+        terms = _traced(loss.form.calls)(*split_rows(loss, output), label)
         terms = terms if weight is None else terms * weight
     known = known if terms.shape == known.shape else known.all(1).view(-1, *[1] * (terms.dim() - 1))
     return torch.where(known, terms, 0.0)
@@ -104,7 +105,7 @@ def loss_terms(loss: LossSpec, output: Tensor, label: Tensor) -> Tensor:
 
 def _of_classes(loss: LossSpec, form: LossForm, output: Tensor, label: Tensor, weight: Tensor | None) -> Tensor:
     if form.traced:
-        terms = _traced(form.calls)(output, label)
+        terms = _traced(form.calls)(*split_rows(loss, output), label)
         of_row = None if weight is None else weight.index_select(0, label)
         return terms if of_row is None else terms * of_row.view(-1, *[1] * (terms.dim() - 1))
     named = _TERMS[form.name]
@@ -115,12 +116,12 @@ def _of_classes(loss: LossSpec, form: LossForm, output: Tensor, label: Tensor, w
 
 
 @lru_cache(maxsize=32)
-def _traced(calls: tuple[Call, ...]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the function that runs the calls of a traced loss on an output and a label."""
+def _traced(calls: tuple[Call, ...]) -> Callable[[Tensor, Mapping[str, Tensor], Tensor], Tensor]:
+    """Return the function that runs the calls of a traced loss on an output, what is beside it, and a label."""
     compiled = [(call.output, compile_call(call, {})) for call in calls]
 
-    def run(output: Tensor, label: Tensor) -> Tensor:
-        values: dict[str, Any] = {OUTPUT: output, LABEL: label}
+    def run(output: Tensor, further: Mapping[str, Tensor], label: Tensor) -> Tensor:
+        values: dict[str, Any] = {OUTPUT: output, LABEL: label, **further}
         rows = torch.arange(output.shape[0])  # a loss draws no random numbers, so any keys will do
         frame = Frame(values, Chunk(rows, values, {}), Randomness(0, 0), len(rows))
         for name, evaluate in compiled:
@@ -128,6 +129,17 @@ def _traced(calls: tuple[Call, ...]) -> Callable[[Tensor, Tensor], Tensor]:
         return cast(Tensor, values[calls[-1].output])
 
     return run
+
+
+def split_rows(loss: LossSpec, rows: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the output of a model's rows, and by name what the loss reads beside it, [rows, *shape]."""
+    if not loss.further:
+        return rows, {}
+    further, at = {}, loss.outputs
+    for name, shape in loss.further:
+        further[name] = rows[:, at : at + prod(shape)].reshape(len(rows), *shape)
+        at += prod(shape)
+    return rows[:, : loss.outputs], further
 
 
 def terms_gradient(loss: LossSpec, output: Tensor, label: Tensor) -> Tensor:
@@ -159,7 +171,7 @@ def validate_loss(loss: LossSpec) -> None:
         if unknown:
             raise StageError(f"loss: {form.name} has no argument {unknown[0]!r}")
         return
-    made = {OUTPUT, LABEL}
+    made = {OUTPUT, LABEL, *(name for name, _ in loss.further)}
     for call in form.calls:
         missing = [name for name in call.reads if name not in made]
         if missing or call.op.startswith("lotan."):

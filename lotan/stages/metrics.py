@@ -46,7 +46,7 @@ def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, 
 
     Args:
         loss: The loss, with its task.
-        logits: The model's output, float32 [rows, outputs].
+        logits: The model's output, float32 [rows, outputs], and behind it what the loss reads beside it.
         label: The labels, int64 [rows] or float32 [rows, outputs].
         split: The split of each row, int8 [rows].
         weight: The weight of each row, float32 [rows]; None: 1.
@@ -62,7 +62,8 @@ def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, 
 def _gradient(loss: LossSpec, chosen: Tensor, target: Tensor) -> Tensor:
     """Return the gradient by the outputs of labelled training rows."""
     if loss.form is not None:
-        return terms_gradient(loss, chosen, target if loss.task == "classification" else target.view_as(chosen))
+        whole = loss.task == "classification"
+        return terms_gradient(loss, chosen, target if whole else target.view(len(target), loss.outputs))
     if loss.binary:
         weight = _class_weight(loss, target).div_(loss.normalizer)
         return torch.sigmoid(chosen).sub_(target[:, None]).mul_(weight[:, None])
@@ -105,7 +106,7 @@ def statistics(
             found = _sums(loss, chosen, target, None if weight is None else weight.index_select(0, rows))
             sums[number, : len(found)] = found
             if sums.shape[1] > len(found):
-                sums[number, len(found) :] = ranking.counts(loss, chosen, target)
+                sums[number, len(found) :] = ranking.counts(loss, chosen[:, : loss.outputs], target)
     return sums
 
 
@@ -132,17 +133,20 @@ def _cuts(loss: LossSpec) -> Tensor:
     return torch.tensor(loss.cuts or [0.0], dtype=torch.float32)
 
 
-def _sums(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
+def _sums(loss: LossSpec, rows: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
     """Return the sums over labelled rows, without the counts of scores.
 
     The weights of vertices count in the first two columns, which are the loss. Other metrics count vertices alike.
     """
+    logits = rows[:, : loss.outputs]
+    label = label if loss.task == "classification" else label.view_as(logits)
+    terms = None if loss.form is None else loss_terms(loss, rows, label)
     match loss.task:
         case "classification":
-            return _classification(loss, logits, label, of_vertex)
+            return _classification(loss, logits, label, of_vertex, terms)
         case "multilabel":
-            return _multilabel(loss, logits, label.view_as(logits), of_vertex)
-    return _regression(loss, logits, label.view_as(logits), of_vertex)
+            return _multilabel(loss, logits, label, of_vertex, terms)
+    return _regression(loss, logits, label, of_vertex, terms)
 
 
 def _of_vertices(terms: Tensor, of_vertex: Tensor | None) -> Tensor:
@@ -151,14 +155,14 @@ def _of_vertices(terms: Tensor, of_vertex: Tensor | None) -> Tensor:
     return terms if of_vertex is None else terms * of_vertex.double().view(-1, *[1] * (terms.dim() - 1))
 
 
-def _classification(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
+def _classification(
+    loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None, terms: Tensor | None
+) -> Sums:
     weight = _class_weight(loss, label)
-    if loss.form is not None:
-        terms = loss_terms(loss, logits, label)
-    elif loss.binary:
+    if terms is None and loss.binary:
         target = label.to(logits.dtype)
         terms = functional.binary_cross_entropy_with_logits(logits[:, 0], target, weight, reduction="none")
-    else:
+    elif terms is None:
         terms = functional.cross_entropy(logits, label, reduction="none") * weight
     guess = (logits[:, 0] > _cuts(loss)).long() if loss.binary else logits.argmax(1)
     hits = guess[guess == label]
@@ -168,11 +172,9 @@ def _classification(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Te
     return np.concatenate([np.array([float(x) for x in shared]), *(c.numpy().astype(np.float64) for c in counts)])
 
 
-def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
+def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor | None, terms: Tensor | None) -> Sums:
     known = ~label.isnan()
-    if loss.form is not None:
-        terms = loss_terms(loss, logits, label)
-    else:
+    if terms is None:
         weight = _label_weight(loss)
         entries = functional.binary_cross_entropy_with_logits(logits, label.nan_to_num(), weight, reduction="none")
         terms = torch.where(known, entries, 0.0)
@@ -185,11 +187,13 @@ def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor, of_vertex: Tensor
     return np.concatenate([np.array(shared), *(of_all.double().sum(0).numpy() for of_all in (hits, guess, actual))])
 
 
-def _regression(loss: LossSpec, prediction: Tensor, label: Tensor, of_vertex: Tensor | None) -> Sums:
+def _regression(
+    loss: LossSpec, prediction: Tensor, label: Tensor, of_vertex: Tensor | None, terms: Tensor | None
+) -> Sums:
     values = label.double()
     errors = prediction.double() - values
     squares = errors.square().sum(0)
-    terms = errors.square() if loss.form is None else loss_terms(loss, prediction, label)
+    terms = errors.square() if terms is None else terms
     counted = torch.full((label.shape[0],), loss.terms)
     weights = _of_vertices(counted, of_vertex).sum()
     total = _of_vertices(terms, of_vertex).sum()

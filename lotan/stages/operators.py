@@ -14,12 +14,14 @@ from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.stages import edges as edge_rows
+from lotan.stages import neighbours
 from lotan.stages.chunk import Chunk, EdgeBlock
 from lotan.stages.groups import greatest, greatest_of_groups, group_sums
 from lotan.stages.randomness import Randomness, dropout, random_rows
 from lotan.stages.recurrent import KINDS, recurrent
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages.running import Track
+from planner.neighbours import ATTENTION, NEIGHBOUR_OPERATORS, ROWS, SEQUENCE, SEQUENCES
 from planner.spec import (
     DISTRIBUTIONS,
     DROPOUT,
@@ -47,6 +49,7 @@ LOTAN = (
     "lotan.times_total",
     "lotan.group_rows",
     RECURRENT,
+    *NEIGHBOUR_OPERATORS,
 )
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
@@ -133,6 +136,8 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: frame.values[name] @ frame.row(total)
         case "lotan.recurrent", (Ref(name), tuple(state), str(kind), tuple(weights)) if kind in KINDS:
             return _recurrent(name, _refs(state, call), kind, _refs(weights, call))
+        case op, (*_, str()) if op in NEIGHBOUR_OPERATORS:
+            return _on_neighbours(call)
         case "lotan.edge_column", (str(name), str(edges)):
             return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
@@ -150,6 +155,47 @@ def _recurrent(name: str, state: Sequence[str], kind: str, weights: Sequence[str
         return recurrent(frame.values[name], before, kind, given)
 
     return evaluate
+
+
+def _on_neighbours(call: Call) -> Evaluate:
+    match call.op, call.arguments:
+        case op, (Ref(name), Ref(order), int(size), str(edges)) if op == ROWS and size > 0:
+
+            def rows(frame: Frame) -> Tensor:
+                of = block(frame, edges)
+                key = frame.values[order]
+                return neighbours.neighbour_rows(frame.values[name], key, of.destinations, of.indptr.diff(), size)
+
+            return rows
+        case op, (
+            Ref(name),
+            Ref(order),
+            Ref(steps),
+            str(kind),
+            int(layers),
+            bool(both_ways),
+            tuple(weights),
+            str(edges),
+        ) if op == SEQUENCE and kind in SEQUENCES and layers > 0:
+            names = _refs(weights, call)
+
+            def sequence(frame: Frame) -> Tensor:
+                of, values = block(frame, edges), frame.values
+                of_edges = values[name], values[order], of.destinations, of.indptr.diff()
+                length = round(float(frame.row(steps)))
+                given = [values[one] for one in names]
+                return neighbours.neighbour_sequence(*of_edges, length, kind, layers, both_ways, given)
+
+            return sequence
+        case op, (Ref(queries), Ref(keys), Ref(values), str(edges)) if op == ATTENTION:
+
+            def attention(frame: Frame) -> Tensor:
+                of = block(frame, edges)
+                q, k, v = (frame.values[one] for one in (queries, keys, values))
+                return neighbours.neighbour_attention(q, k, v, of.indptr.diff())
+
+            return attention
+    raise StageError(f"{call.output} = {call.op}{call.arguments}: not the arguments of this operator")
 
 
 def _refs(arguments: tuple[Argument, ...], call: Call) -> list[str]:

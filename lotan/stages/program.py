@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from lotan.errors import StageError
@@ -12,10 +13,11 @@ from lotan.stages.chunk import Chunk, Terms
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
 from lotan.stages.metrics import loss_gradient, statistics
+from lotan.stages.randomness import random_rows
 from lotan.stages.saved_values import Memory
 from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import SourceGradients, Stage
-from planner.spec import LossSpec
+from planner.spec import SHOWN_KEY, SPLITS, LossSpec
 
 
 class StageProgram:
@@ -85,6 +87,11 @@ class StageProgram:
 
     def _turn(self, run: StageRun) -> StageResult:
         loss, label, split, weight = self._targets(run.chunk)
+        if loss.shown is not None:  # vertices whose labels the model sees count in nothing
+            drawn = random_rows(
+                torch.zeros(len(split)), "chance", loss.shown, run.randomness, SHOWN_KEY, run.chunk.keys
+            )
+            split = split.masked_fill((drawn > 0) & (split == SPLITS.index("train")), -1)
         counted = []
 
         def gradient(logits: Tensor) -> Tensor:

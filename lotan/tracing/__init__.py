@@ -63,14 +63,17 @@ def trace_modes(
     types: VertexTypes | None = None,
     vertices: int | None = None,
     groups: int | None = None,
+    label_rate: float | None = None,
+    further: tuple[str, ...] = (),
 ) -> tuple[Spec, Spec]:
     """Return the Specs of a model in training and in evaluation. A forward that never reads `training` is traced once.
 
     The arguments and errors are those of `trace`.
     """
-    columns = _columns(model, width, data, weighted, types, vertices, groups)
+    columns = _columns(model, width, data, weighted, types, vertices, groups, label_rate, further)
     train = _trace(model, columns, True, few)
-    return train.spec, (_trace(model, columns, False, few) if train.by_mode else train).spec
+    by_mode = train.by_mode or columns.label_rate is not None
+    return train.spec, (_trace(model, columns, False, few) if by_mode else train).spec
 
 
 def trace(
@@ -83,6 +86,8 @@ def trace(
     types: VertexTypes | None = None,
     vertices: int | None = None,
     groups: int | None = None,
+    label_rate: float | None = None,
+    further: tuple[str, ...] = (),
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -100,6 +105,8 @@ def trace(
         vertices: the number of the graph's vertices; None if it is not known. A torch.nn.Embedding of so many rows has a row
             for each vertex.
         groups: as there.
+        label_rate: as there.
+        further: as there.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -111,7 +118,9 @@ def trace(
         >>> sum(call.op == "lotan.aggregate" for call in spec.calls)
         2
     """
-    return _trace(model, _columns(model, width, data, weighted, types, vertices, groups), training, few).spec
+    return _trace(
+        model, _columns(model, width, data, weighted, types, vertices, groups, label_rate, further), training, few
+    ).spec
 
 
 def _columns(
@@ -122,13 +131,17 @@ def _columns(
     types: VertexTypes | None,
     vertices: int | None,
     groups: int | None,
+    label_rate: float | None = None,
+    further: tuple[str, ...] = (),
 ) -> GraphColumns:
     """Return the columns on which a model is traced, or refuse a model that no trace could follow."""
     _require_plain_weights(model)
     _require_float32(model)
     _require_no_hooks(model)
     return _with_learned(
-        GraphColumns(width, data, weighted, types, groups=groups), learned_rows(model, vertices), vertices
+        GraphColumns(width, data, weighted, types, groups=groups, label_rate=label_rate, further=further),
+        learned_rows(model, vertices),
+        vertices,
     )
 
 
@@ -213,7 +226,7 @@ def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
     if asked is None:
         return None
     if columns.types is None:
-        return Importer(asked, columns.weighted, columns.data.flat, columns.groups)
+        return Importer(asked, columns.weighted, columns.data.flat, columns.groups, columns.label_rate)
     return ImporterByType(asked, columns.types, columns.weighted)
 
 

@@ -16,13 +16,16 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
-from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
+from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
+from lotan.stages.neighbours import neighbour_attention, neighbour_rows, neighbour_sequence
 from lotan.stages.quantile import quantile
 from lotan.stages.recurrent import recurrent
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
+from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
+from planner.neighbours import ATTENTION, NEIGHBOUR_OPERATORS, ROWS
 from planner.spec import (
     DISTRIBUTIONS,
     DROPOUT,
@@ -85,6 +88,13 @@ class Sample:
             None if column is None else column[kept] for column in (self.attributes, self.types, self.weight)
         )
         return Sample(self.features, self.index[:, kept], attributes, types, weight, self.draws)
+
+    def by_destination(self) -> Sample:
+        """Return this graph with its edges sorted by destination, as PyG wants them where neighbours have an order."""
+        order = self.index[1].argsort(stable=True)
+        columns = self.attributes, self.types, self.weight
+        attributes, types, weight = (None if one is None else one[order] for one in columns)
+        return replace(self, index=self.index[:, order], attributes=attributes, types=types, weight=weight)
 
     def bounded(self, bounds: Sequence[Bound]) -> Sample:
         """Return this graph with integers in the columns that layers take as types."""
@@ -233,9 +243,13 @@ def _checking(
         sample = sample_graph(spec.width, data, types, vertices, edges).bounded(spec.bounds)
         if spec.groups is not None:  # sorted, with the first and the last group
             sample.features[:, -1] = torch.linspace(0, spec.groups - 1, vertices).floor()
+        if spec.sees_labels:
+            sample.features[:, -1] = torch.arange(vertices) % 3 - 1.0
         if importer is not None:
             sample = replace(sample, weight=importer.example_weights(edges))
         sample = replace(sample, draws=draws)
+        if any(call.op in NEIGHBOUR_OPERATORS for call in spec.calls):
+            sample = sample.by_destination()
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             yield sample
@@ -275,13 +289,15 @@ def _differences(
     mine, theirs = _copies(parameters), _copies(parameters)
     graph = replace(sample, index=sample.index.clone()).graph()
     features = sample.features
-    shown = features if spec.groups is None else features[:, :-1]
+    shown = features if spec.groups is None and not spec.sees_labels else features[:, :-1]
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((shown, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
     alike = sample.draws
     whole = VertexNumbers(vertices, len(features))
     with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), whole:
         expected = torch.func.functional_call(model, theirs, arguments, keywords)
+    if spec.further:
+        expected, _ = joined(expected, [name for name, _ in spec.further], ModelError)
     expected = expected if importer is None else importer.output(expected, ModelError)
     torch.manual_seed(0)
     given = run_calls(spec, mine, sample.features, sample.graph(), drop=alike)
@@ -397,7 +413,7 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
     """
     if spec.vertex_types is None:
         other = sample.features.flip(0, 1)[:5] * 1.5 + 0.25
-        if spec.groups is not None:
+        if spec.groups is not None or spec.sees_labels:
             other[:, -1] = sample.features[: len(other), -1]
         both = sample.behind(other, torch.tensor([[0, 1, 2], [1, 2, 2]]))
     else:
@@ -500,6 +516,8 @@ def _graph_operator(
             return cast(Tensor, torch.ops.lotan.times_total(*arguments))
         case "lotan.recurrent":
             return recurrent(*arguments)
+        case "lotan.shown":
+            return torch.ones_like(arguments[0])
         case "lotan.track" | "lotan.learned_rows":
             return cast(Tensor, arguments[0])
         case "lotan.vertex_input":
@@ -515,6 +533,8 @@ def _graph_operator(
                 edges = graph.edges(name)
                 return quantile(messages, edges.index, edges.num_vertices, kind)
             return aggregate(messages, graph.edges(name), kind)
+        case op if op in NEIGHBOUR_OPERATORS:
+            return _on_neighbours(op, arguments, graph.edges(arguments[-1]), mask)
         case "lotan.edge_softmax":
             scores, name = arguments
             return edge_softmax(scores, graph.edges(name))
@@ -523,6 +543,24 @@ def _graph_operator(
             base, fill = fill_of(column)
             return graph.edge_column(base, name, 1.0 if fill is None else fill)
     return graph.edges(arguments[0]).weight
+
+
+def _on_neighbours(op: str, arguments: list[Any], edges: Edges, mask: Tensor | None) -> Tensor:
+    """Run an operator on the neighbours of each vertex, on edges in any order."""
+    destinations, order = edges.index[1].sort(stable=True)
+    counts = torch.bincount(destinations, minlength=edges.num_vertices)
+    if op == ATTENTION:
+        queries, keys, values, _ = arguments
+        out = neighbour_attention(queries[order], keys[order], values[order], counts)
+        return torch.zeros_like(out).index_copy(0, order, out)
+    messages, by, *settings, _ = arguments
+    if mask is not None:
+        messages = messages * mask.view(-1, *[1] * (messages.dim() - 1))
+    given = messages[order], by[order], destinations, counts
+    if op == ROWS:
+        return neighbour_rows(*given, *settings)
+    steps, *others = settings
+    return neighbour_sequence(*given, round(steps.reshape(-1)[0].item()), *others)
 
 
 def _copies(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -24,6 +24,9 @@ FIRST_COUNT = 10007
 GROUP = "batch"
 """The column with the number of each vertex's group. It is the last of the features, and models see it apart from them."""
 
+SEEN = "seen_label"
+"""The column with the class of each training vertex, and -1 of any other. It is the last of the features as well."""
+
 _COLUMNS = ("in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 
 
@@ -143,7 +146,8 @@ class _Parts:
 def _one_type(given: GraphColumns) -> _Parts:
     columns = (*["edge_attr"] * (given.data.width is not None), *["edge_type"] * given.data.typed, LOOP)
     sets: dict[EdgeSet, tuple[int, int]] = dict.fromkeys(BASES, (0, 0))
-    names, width = (_COLUMNS, given.width) if given.groups is None else ((*_COLUMNS, GROUP), given.width - 1)
+    further = [*[GROUP] * (given.groups is not None), *[SEEN] * (given.label_rate is not None)]
+    names, width = (*_COLUMNS, *further), given.width - len(further)
     return _Parts((width,), sets, dict.fromkeys(names, 0), columns)
 
 

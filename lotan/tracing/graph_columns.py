@@ -20,6 +20,9 @@ class GraphColumns:
         learned: the names of the model's parameters that have a row for each vertex.
         vertices: the number of these rows; None if there are none.
         groups: the number of groups of vertices, whose number is the last of the features; None for a graph without groups.
+        label_rate: for a model that sees labels, the share of training vertices whose labels it sees in an epoch. The class of
+            each training vertex is the last of the features then, and -1 of any other. None for other models.
+        further: the names of the tensors that forward returns beside its output, as the loss calls them.
     """
 
     width: int
@@ -29,6 +32,8 @@ class GraphColumns:
     learned: tuple[str, ...] = ()
     vertices: int | None = None
     groups: int | None = None
+    label_rate: float | None = None
+    further: tuple[str, ...] = ()
 
     @property
     def of_edges(self) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ from torch.fx import Node
 
 from lotan.errors import ModelError
 from lotan.settings.named_calls import words_of
-from lotan.stages.losses import LABEL, OUTPUT, loss_terms
+from lotan.stages.losses import LABEL, OUTPUT, loss_terms, split_rows
 from lotan.stages.row_wise import RANDOM
 from lotan.tracing import TRACING
 from lotan.tracing.forms import Form
+from lotan.tracing.outputs import Further
 from lotan.tracing.recording import record_rows
 from lotan.tracing.reductions import Reduction
 from lotan.tracing.refusals import refusal
@@ -22,7 +23,7 @@ from lotan.tracing.transcript import Transcript, needed_calls
 from lotan.tracing.writing import describe
 from planner.spec import LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
 
-LossFunction = Callable[[Tensor, Tensor], Tensor]
+LossFunction = Callable[..., Tensor]
 
 REDUCED = (
     'takes a sum or mean over all vertices; return a loss for each vertex (in torch\'s functions: reduction="none"), '
@@ -38,11 +39,11 @@ class _Rows(torch.nn.Module):
         super().__init__()
         self._function = function  # registers the loss if it is a module itself
 
-    def forward(self, output: Tensor, label: Tensor) -> Tensor:
-        return self._function(output, label)
+    def forward(self, output: Tensor, label: Tensor, *further: Tensor) -> Tensor:
+        return self._function(output, label, *further)
 
 
-def trace_loss(function: LossFunction, task: Task, outputs: int) -> LossForm:
+def trace_loss(function: LossFunction, task: Task, outputs: int, further: Further = ()) -> LossForm:
     """Return a user's loss as calls.
 
     Args:
@@ -50,6 +51,8 @@ def trace_loss(function: LossFunction, task: Task, outputs: int) -> LossForm:
             [num_vertices, outputs]. It returns one loss for each vertex, [num_vertices], or several, [num_vertices, k].
         task: the task, which determines the label.
         outputs: width of the model's output.
+        further: what forward returns beside its output, which the function takes as further arguments: rows float32
+            [num_vertices, *shape], by the names of the arguments.
 
     Raises:
         ModelError: the function cannot be traced, or mixes rows. The error names the line and what to write instead.
@@ -63,12 +66,15 @@ def trace_loss(function: LossFunction, task: Task, outputs: int) -> LossForm:
         raise ModelError(f"loss {words_of(function)}: has {named[0][0]!r}; a loss has neither parameters nor buffers")
     output, label = sample(task, outputs)
     types = [ParameterSpec(OUTPUT, (outputs,)), ParameterSpec(LABEL, tuple(label.shape[1:]), dtype=_dtype(label))]
+    types += [ParameterSpec(name, shape) for name, shape in further]
+    generator = torch.Generator().manual_seed(1)
+    beside = {name: torch.randn(ROWS, *shape, generator=generator) for name, shape in further}
     try:
         with TRACING:
-            recording = record_rows(_Rows(function), {OUTPUT: output, LABEL: label})
+            recording = record_rows(_Rows(function), {OUTPUT: output, LABEL: label, **beside})
             spec = _LossTranscript(outputs, tuple(types), recording).spec()
         form = LossForm(calls=spec.calls)
-        _check(function, LossSpec(task, outputs, 1.0, form=form), output, label)
+        _check(function, LossSpec(task, outputs, 1.0, form=form, further=further), output, label, beside)
     except ModelError as error:
         raise ModelError(f"loss {words_of(function)}: {str(error).removeprefix('the model, ')}") from error
     return form
@@ -120,11 +126,13 @@ class _LossTranscript(Transcript):
         return Spec(self._width, (), needed_calls(self._calls, result.name), result.name)
 
 
-def _check(function: LossFunction, loss: LossSpec, output: Tensor, label: Tensor) -> None:
+def _check(function: LossFunction, loss: LossSpec, output: Tensor, label: Tensor, beside: dict[str, Tensor]) -> None:
     """Check on a small sample that the calls compute what the function computes, and that rows do not mix."""
-    mine, theirs = (output.clone().requires_grad_() for _ in range(2))
+    columns = [output, *(rows.reshape(len(rows), -1) for rows in beside.values())]
+    mine, theirs = (torch.cat(columns, dim=1).requires_grad_() for _ in range(2))
     with torch.enable_grad():
-        found, expected = loss_terms(loss, mine, label), function(theirs, label)
+        own, given = split_rows(loss, theirs)
+        found, expected = loss_terms(loss, mine, label), function(own, label, *given.values())
         if not expected.requires_grad:
             raise ModelError("does not depend on the output, or only through operators without a gradient")
         cotangent = torch.linspace(0.5, 1.5, expected.numel()).view_as(expected)

@@ -17,7 +17,8 @@ from lotan.errors import ModelError
 from lotan.tracing.fakes import FIRST_COUNT, Fakes, Symbols, fake, fake_mode, other_counts
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.learned import VertexNumbers
-from lotan.tracing.pyg import Importer, one_tensor
+from lotan.tracing.outputs import Further, joined, one_tensor
+from lotan.tracing.pyg import Importer
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
 from planner.spec import Tracked
@@ -37,6 +38,8 @@ class Recording:
         types: the fewest types of edges that a layer tells apart, and the layer's name, or None.
         vertex_types: the types of vertices of the graph, or None if it has one.
         groups: the number of groups of vertices, or None.
+        label_rate: the share of labels that the model sees in training, or None if it sees none.
+        further: the further tensors that forward returns for the loss, each with the shape of a row.
     """
 
     module: torch.fx.GraphModule
@@ -46,6 +49,8 @@ class Recording:
     types: tuple[int, str] | None = None
     vertex_types: VertexTypes | None = None
     groups: int | None = None
+    label_rate: float | None = None
+    further: Further = ()
 
 
 def record(
@@ -69,21 +74,30 @@ def record(
     environment = _Environment(scope)
     fakes = Fakes(environment, parameters, columns)
 
+    further: list[Further] = []
+
+    def together(result: Any) -> Any:
+        if columns.further:
+            result, shapes = joined(result, columns.further, scope.error)
+            further.append(shapes)
+        return result
+
     def run(*values: Tensor) -> Tensor:
         given = dict(zip(parameters, values, strict=False))
         features, graph = fakes.graph(values[len(parameters) :])
         with VertexNumbers(columns.vertices, graph.num_vertices):
             if importer is None:
-                return one_tensor(scope.run(given, (features, graph), {}), scope.error)
+                return one_tensor(together(scope.run(given, (features, graph), {})), scope.error)
             with importer.traced(model, features, graph, scope.error) as keywords:
-                return importer.output(scope.run(given, (), keywords), scope.error)
+                return importer.output(together(scope.run(given, (), keywords)), scope.error)
 
     module = _made(run, fakes.inputs, scope, environment)
     if importer is not None:
         _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     tracked = tuple(scope.norms.tracked.values())
     types = None if importer is None else importer.types
-    return Recording(module, fakes.meanings, fakes.symbols, tracked, types, columns.types, columns.groups)
+    of_graph = columns.types, columns.groups, columns.label_rate
+    return Recording(module, fakes.meanings, fakes.symbols, tracked, types, *of_graph, further[-1] if further else ())
 
 
 def record_rows(module: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Recording:

@@ -34,6 +34,7 @@ NO_FEATURES = (
     "each vertex with lotan.nn.LearnedFeatures"
 )
 READS_EDGE_INDEX = "reads edge_index itself; vertices meet only along edges, in a lotan.nn.MessagePassing layer"
+ON_EDGES = "messages must be float32, one row per edge of this layer"
 SEVERAL_RESULTS = "has several results, which is not supported; use operators with one result, such as amax for max"
 MOVED_ROWS = (
     "moves the rows out of the first dimension or changes their number; keep one row per vertex (or edge), first"

@@ -26,7 +26,13 @@ OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 NUMBERS = "n_id"
 """The name under which a forward takes the numbers of the vertices, int64 [num_vertices], to look up learned rows."""
 
-LABELS = ("y", "label", "labels", "label_mask", "train_mask")
+OF_LABELS = ("y", "label", "labels")
+"""The names under which a forward takes the classes of vertices, int64 [num_vertices]."""
+
+OF_MASKS = ("label_mask", "train_mask", "propagation_mask", "mask")
+"""The names under which a forward takes what says whose classes it may see, bool [num_vertices]."""
+
+LABELS = (*OF_LABELS, *OF_MASKS)
 """The names under which models take labels, or what says which of them they may see."""
 
 MISSING = {
@@ -34,7 +40,7 @@ MISSING = {
     "edge_attr": "attributes of edges",
     "edge_type": "types of edges",
     "batch": "several graphs in one, told apart by a column `batch`",
-    **dict.fromkeys(LABELS, "labels as input, which is not supported"),
+    **dict.fromkeys(LABELS, "labels as input"),
 }
 """Columns that PyG's models take and a graph may lack, each in words."""
 
@@ -44,8 +50,8 @@ ADVICE = {
     **GIVE,
     **dict.fromkeys(
         LABELS,
-        "labels are for the loss alone, since a model that sees them would learn to copy them; those of vertices in no split may "
-        "be features, in columns that are 0 at all other vertices, and CorrectAndSmooth spreads labels after training",
+        "a forward that sees labels takes them together with a mask, forward(x, y, edge_index, label_mask), which is true at "
+        "training vertices alone; a model that sees its own label would learn to copy it",
     ),
 }
 """The way to give a graph a column that it lacks."""
@@ -82,6 +88,8 @@ class Wanted:
             "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
         numbers: if True, forward takes `n_id`, the numbers of the vertices, int64 [num_vertices].
         groups: the names of the arguments for the group of each vertex, int64 [num_vertices].
+        labels: the name of the argument for classes, int64 [num_vertices], and that for a mask of those that may be seen,
+            bool [num_vertices]; or () if forward takes none.
         whole: True if forward takes one object that has these as attributes.
     """
 
@@ -90,7 +98,20 @@ class Wanted:
     of_edges: tuple[str, ...] = ()
     numbers: bool = False
     groups: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     whole: bool = False
+
+
+def takes_labels(model: torch.nn.Module) -> bool:
+    """Return True if a model's forward asks for classes as input, and for a mask of those that it may see."""
+    return len(_labels(_parameters(model) or [])) == 2
+
+
+def _labels(parameters: list[inspect.Parameter]) -> tuple[str, ...]:
+    """Return the names of the arguments for classes and for their mask that a forward requires, or ()."""
+    required = _required(parameters)
+    found = [next((name for name in required if name in names), None) for names in (OF_LABELS, OF_MASKS)]
+    return () if None in found else tuple(name for name in found if name is not None)
 
 
 def takes_tensors(model: torch.nn.Module) -> bool:
@@ -117,7 +138,7 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
         >>> wanted(Mine(), GraphColumns(width=8))
-        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False, groups=(), whole=False)
+        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False, groups=(), labels=(), whole=False)
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
@@ -131,9 +152,10 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         return Wanted(FEATURES, INDEX[:1], tuple(has), whole=True)
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
-    others = (*INDEX, *OF_EDGES, *GROUPS, NUMBERS)
+    others = (*INDEX, *OF_EDGES, *GROUPS, *LABELS, NUMBERS)
+    labels = _labels(parameters) if columns.label_rate is not None else ()
     features = features or next((name for name in names if _plain(name) not in others), "")
-    has = (features or FEATURES, *INDEX, *columns.of_edges, *(GROUPS if columns.groups is not None else ()))
+    has = (features or FEATURES, *INDEX, *columns.of_edges, *(GROUPS if columns.groups is not None else ()), *labels)
     required = _required(parameters)
     for name in required:
         if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES):
@@ -144,7 +166,7 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     asked = {*required} | ({*names} if takes_attributes(model) else {n for n in names if _plain(n) != "edge_attr"})
     of_edges = (name for column in columns.of_edges for name in names if _plain(name) == column and name in asked)
     groups = tuple(name for name in names if name in GROUPS and columns.groups is not None)
-    return Wanted(features, index, tuple(of_edges), NUMBERS in names and columns.types is None, groups)
+    return Wanted(features, index, tuple(of_edges), NUMBERS in names and columns.types is None, groups, labels)
 
 
 def takes_attributes(model: torch.nn.Module) -> bool:

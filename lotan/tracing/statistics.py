@@ -40,6 +40,9 @@ _WITHIN = ("aten.linear.default", "aten.layer_norm.default")
 _KEYWORDS = ("dtype", "correction")
 """The arguments of operators along dimensions that can only be given by name."""
 
+_OF_ALL = {"aten.sum.default": "aten.sum.dim_IntList", "aten.mean.default": "aten.mean.dim"}
+"""The forms with dimensions of operators that take all numbers of a statistic together."""
+
 _BY_TOTAL = ("aten.mm.default", "aten.matmul.default")
 """Operators that multiply matrices."""
 
@@ -252,6 +255,13 @@ class StatisticsWriter(CallWriter):
 
         What has a row for each vertex gets one more dimension in front, so the dimensions that the call names move.
         """
+        if form.op in _OF_ALL:
+            of = form.arguments[0].meta["val"].dim()
+            if not of:  # it is one number already
+                found = self._argument(node, form.arguments[0])
+                assert isinstance(found, Ref)
+                return found
+            form = Form(_OF_ALL[form.op], (form.arguments[0], tuple(range(of))), form.keywords)
         bound = bound_arguments(form.op, form.arguments, form.keywords)
         read = [leaf for leaf in leaves_of(list(bound.values())) if isinstance(leaf, Node)]
         rank = max(len(leaf.meta["val"].shape) for leaf in read) + (form.op in GROWING)

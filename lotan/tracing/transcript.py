@@ -16,7 +16,7 @@ from torch.fx import Node
 from lotan.errors import ModelError
 from lotan.stages.row_wise import ALLOWED, short_name
 from lotan.tracing.columns_of_numbers import numbers_of
-from lotan.tracing.fakes import GROUP
+from lotan.tracing.fakes import GROUP, SEEN
 from lotan.tracing.forms import (
     BROADCAST,
     EXTREMES,
@@ -38,6 +38,7 @@ from lotan.tracing.refusals import (
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
     NO_FEATURES,
+    ON_EDGES,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
@@ -98,6 +99,8 @@ class Transcript(MovedRowsWriter):
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
         self._number_of_groups = recording.groups
+        self._sees_labels = recording.label_rate is not None
+        self._further = recording.further
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -139,10 +142,10 @@ class Transcript(MovedRowsWriter):
         return rows
 
     def _own_features(self, node: Node) -> Ref | Unusable:
-        """Return the features that the model sees, which are all but the number of the group."""
-        width = self._width - (self._number_of_groups is not None)
+        """Return the features that the model sees, which are all but the number of the group or the label."""
+        width = self._width - (self._number_of_groups is not None or self._sees_labels)
         features = self._features(node, self._width)
-        if self._number_of_groups is None or isinstance(features, Unusable):
+        if width == self._width or isinstance(features, Unusable):
             return features
         if not width:
             return Unusable(NO_FEATURES)
@@ -169,11 +172,13 @@ class Transcript(MovedRowsWriter):
 
     def _groups(self, node: Node) -> Ref:
         """Return the numbers of the vertices' groups, the last of their features."""
-        number = ValueType("vertex", ())
-        features = self._features(node, self._width)
-        assert isinstance(features, Ref)  # the number of the group is one of them
-        found = self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=number)
+        found = self._last_feature(node)
         return self._call(node, "aten.to.dtype", (found, "torch.int64"), kind=ValueType("vertex", (), "int64"))
+
+    def _last_feature(self, node: Node) -> Ref:
+        features = self._features(node, self._width)
+        assert isinstance(features, Ref)  # there is one at least
+        return self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=ValueType("vertex", ()))
 
     def _constant(self, node: Node) -> None:
         """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
@@ -263,8 +268,23 @@ class Transcript(MovedRowsWriter):
             case "lotan.aggregate" | "lotan.quantile":
                 op = "lotan.aggregate"
                 messages, _, _, kind, edges = arguments
-                self._require(node, messages, "edge", edges, "messages must be float32, one row per edge of this layer")
+                self._require(node, messages, "edge", edges, ON_EDGES)
                 kept = (messages, kind, edges)
+            case "lotan.neighbour_rows":
+                messages, order, _, _, size, edges = arguments
+                self._require(node, messages, "edge", edges, ON_EDGES)
+                kept = (messages, order, size, edges)
+            case "lotan.neighbour_sequence":
+                messages, order, steps, _, _, *settings, edges = arguments
+                self._require(node, messages, "edge", edges, ON_EDGES)
+                read = messages, order, steps, *settings, edges  # a statistic is among them
+                self._values[node] = self._call(node, op, tuple(self._argument(node, one) for one in read))
+                return None
+            case "lotan.neighbour_attention":
+                *projected, _, edges = arguments
+                for one in projected:
+                    self._require(node, one, "edge", edges, ON_EDGES)
+                kept = (*projected, edges)
             case "lotan.edge_softmax":
                 scores, _, _, edges = arguments
                 self._require(node, scores, "edge", edges, "scores must be float32, one row per edge of this layer")
@@ -297,6 +317,11 @@ class Transcript(MovedRowsWriter):
             case "lotan.vertex_input" if arguments[1] == GROUP:
                 self._values[node] = self._groups(node)
                 return None
+            case "lotan.vertex_input" if arguments[1] == SEEN:
+                self._values[node] = self._last_feature(node)
+                return None
+            case "lotan.shown":
+                kept = arguments
             case "lotan.edge_column":
                 kept = arguments[1:]
             case "lotan.recurrent":
@@ -408,6 +433,8 @@ class Transcript(MovedRowsWriter):
             self._vertex_types,
             (*self._varied,),
             groups,
+            self._sees_labels,
+            self._further,
         )
 
     # Arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -79,7 +80,8 @@ def trained_model(job: Job, weights: Mapping[str, torch.Tensor], config: Trainer
     ids = job.graph.arrays().ids if job.evaluate.learned else None
     decoder = None if job.decoder is None else _trained_decoder(job.decoder, job, config)
     classes = job.graph.labels.classes
-    return TrainedModel(job.evaluate, job.loss, copied, classes, edges_of(job.graph), ids, decoder)
+    loss = job.loss if not job.loss.further else replace(job.loss, form=None, further=())  # it reads what is left out
+    return TrainedModel(job.evaluate.alone(), loss, copied, classes, edges_of(job.graph), ids, decoder)
 
 
 def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:

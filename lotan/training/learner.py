@@ -179,9 +179,15 @@ class Learner:
 
         Raises:
             ConfigurationError: If the scheduler of the learning rate has no further steps.
+            DivergedError: If the model saw the labels of all training vertices, so that none is left for the loss.
         """
         epoch, rate = self.state.epoch + 1, self.state.schedule.figures
         assert self._counted is not None  # an epoch has at least one step
+        if self.job.loss.shown is not None and not self._counted[SPLITS.index("train"), 1]:
+            raise DivergedError(
+                f"epoch {epoch}: the model saw the labels of all training vertices, so that none is left for the loss; lower "
+                f"label_rate, which is {self.config.label_rate}, or label more vertices"
+            )
         penalty = sum(self._penalties) / len(self._penalties)
         loss = metrics(self.job.loss, self._counted)["train"]["loss"] + penalty
         self.state.schedule.after_step()

@@ -79,7 +79,9 @@ class Passes:
         evaluated = dict(zip(late, self.evaluate(late), strict=True)) if late else {}
         outcomes = self._run(self._training(owing), self.learners[0].state.epoch + 1)
         return [
-            replace(outcome, evaluation=evaluated[learner].evaluation) if learner in evaluated else outcome
+            _mean_of_hidden(
+                replace(outcome, evaluation=evaluated[learner].evaluation) if learner in evaluated else outcome, learner
+            )
             for learner, outcome in zip(self.learners, outcomes, strict=True)
         ]
 
@@ -162,6 +164,12 @@ class BatchPasses(Passes):
 
     def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
         return outcome.by_model(len(self.learners))
+
+
+def _mean_of_hidden(outcome: Outcome, learner: Learner) -> Outcome:
+    """Return the outcome of a pass with the gradients of the mean over the vertices whose labels the model did not see."""
+    loss = learner.job.loss
+    return outcome if loss.shown is None else mean_of_batch(outcome, loss, learner.job.train.buffers)
 
 
 def mean_of_batch(outcome: Outcome, loss: LossSpec, buffers: Collection[str] = ()) -> Outcome:

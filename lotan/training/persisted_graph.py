@@ -149,7 +149,8 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         config: The settings of the run.
         learner: The learner that the passes are for.
     """
-    held = None if job.linked is not None else _held.get(graph)
+    # a model that sees labels has a graph of its own, with one more feature
+    held = None if job.linked is not None or job.train.sees_labels else _held.get(graph)
     if held is not None and not job.traits.in_process and held.lent.acquire(blocking=False):
         try:
             with held.lend(job, config, learner) as passes:

@@ -20,6 +20,7 @@ def check_graph(
     reads: EdgeData = NO_EDGE_DATA,
     types: tuple[int, str] | None = None,
     bounds: tuple[Bound, ...] = (),
+    in_edges: tuple[int, str] | None = None,
 ) -> GraphReport:
     """Check a graph, and that it fits a model and a task.
 
@@ -37,6 +38,8 @@ def check_graph(
         types: how many types of edges the model distinguishes, and the name of the layer that does; None: it takes any
             type (default: None).
         bounds: the columns whose numbers layers take as types or classes (default: none).
+        in_edges: the most in-edges of a vertex that the model can put side by side, and the layer that does; None: any
+            number (default: None).
 
     Returns:
         Counts of the graph, and warnings.
@@ -49,7 +52,7 @@ def check_graph(
         >>> check_graph(Graph.read("digits"), task="classification", outputs=10, in_channels=64).vertices
         1797
     """
-    demands = Demands(task, outputs, in_channels, normalised_weights, reads, types, bounds)
+    demands = Demands(task, outputs, in_channels, normalised_weights, reads, types, bounds, in_edges)
     if graph.origin != "spark":
         return check_arrays(graph.arrays(), demands)
     from lotan.validation.frames import check_frames  # imported here because it needs Spark

@@ -29,6 +29,10 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
     _check_attributes(graph)
     _check_numbers_of_edges(graph, demands)
     _check_types(graph, demands)
+    if demands.in_edges is not None and len(graph.dst):
+        counts = np.bincount(graph.dst)
+        if counts.max() > demands.in_edges[0]:
+            raise complaints.too_many_in_edges(graph.ids[counts.argmax()], int(counts.max()), demands)
     return _report(graph)
 
 

@@ -164,6 +164,15 @@ def attributes_not_finite(count: int, src: object, dst: object, attributes: Sequ
     return fault("edges", "edge_attr", "rows that hold NaN or an infinite number", mend, count, example)
 
 
+def too_many_in_edges(vertex: object, count: int, demands: Demands) -> GraphError:
+    """Build the error for a vertex whose neighbours do not fit into memory side by side."""
+    assert demands.in_edges is not None
+    most, layer = demands.in_edges
+    problem = f"vertex {shown(vertex)} has {count:,} in-edges; layer {layer!r} puts at most {most:,} of one vertex side by side"
+    mend = "Make the layer narrower, aggregate by softmax or quantiles, or draw neighbours with lotan.MiniBatch."
+    return fault("edges", "dst", problem, mend)
+
+
 def numbers_out_of_range(bound: Bound, count: int, example: str) -> GraphError:
     """Build the error for numbers of a column that a layer takes as types, and of which it has fewer."""
     table = "vertices" if bound.column == "features" else "edges"

@@ -19,6 +19,9 @@ class Demands:
     reads: EdgeData = NO_EDGE_DATA  # the columns of edges that the model reads
     types: tuple[int, str] | None = None  # how many types of edges a layer distinguishes, and the layer; None: any
     bounds: tuple[Bound, ...] = ()  # columns of features and attributes whose numbers layers take as types
+    in_edges: tuple[int, str] | None = (
+        None  # the most in-edges of a vertex, and the layer that takes no more; None: any
+    )
 
 
 @dataclass(frozen=True)

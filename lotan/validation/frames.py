@@ -47,6 +47,8 @@ def check_frames(graph: Graph, demands: Demands) -> GraphReport:
     complaints.check_edge_data(graph.statistics.edge_data, demands)
     edge_count, self_loops = _check_edges(edges, demands)
     _check_dangling(edges, vertices)
+    if demands.in_edges is not None:
+        _check_in_edges(edges, demands, demands.in_edges[0])
     targets, pairs = edges.agg(F.count_distinct("dst"), F.count_distinct("src", "dst")).collect()[0]
     return GraphReport(sizes.rows, edge_count, sizes.widest or 0, self_loops, edge_count - pairs, sizes.rows - targets)
 
@@ -282,6 +284,13 @@ def _type_faults(edges: DataFrame, demands: Demands) -> list[Fault]:
             lambda count, row, *_: complaints.types_out_of_range(count, row.src, row.dst, row.edge_type, demands),
         ),
     ]
+
+
+def _check_in_edges(edges: DataFrame, demands: Demands, most: int) -> None:
+    """Check that no vertex has more than `most` in-edges."""
+    counts = edges.groupBy("dst").agg(F.count("*").alias("count")).where(F.col("count") > most)
+    for row in counts.orderBy(F.desc("count"), "dst").limit(1).collect():
+        raise complaints.too_many_in_edges(row["dst"], row["count"], demands)
 
 
 def _edge(row: Row) -> str:

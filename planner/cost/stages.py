@@ -13,6 +13,7 @@ from planner.footprint import trained_stages
 from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken
 from planner.layout import Layout
+from planner.neighbours import NEIGHBOUR_OPERATORS, operations
 from planner.physical import Plan, Stage
 from planner.spec import DRAWS, Call, operator_name, quantile_of
 from planner.statistics import Statistics
@@ -142,6 +143,8 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
     for call in stage.calls:
         if call.type.rows == "none" or operator_name(call.op) in VIEWS:
             continue
+        if call.op in NEIGHBOUR_OPERATORS:
+            total += Work(calls=1, multiply_adds=operations(stage, call, statistics, within))
         edges = str(call.arguments[2]) if _sorts(call) else call.type.edges
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
         factors = contracted(stage, call) if is_product(call) else 0

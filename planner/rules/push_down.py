@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.labels import place
+from planner.neighbours import OnNeighbours
 from planner.nodes import Aggregate, Draw, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree, has_degree
 from planner.rule import NodeRule
@@ -39,6 +40,10 @@ def push_down(node: Node) -> Node | None:
 
 def declined(node: Node) -> str | None:
     """Return the reason why an aggregate stayed in the DL Engine, and what to write instead, or None."""
+    if isinstance(node, OnNeighbours):
+        return (
+            f"the aggregation of {place(node)} puts neighbours side by side, which only stages do; they are collected"
+        )
     if isinstance(node, Aggregate) and quantile_of(node.kind) is not None:
         return f"the quantile of {place(node)} sorts messages, which only stages do; its neighbourhoods are collected"
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
@@ -78,7 +83,7 @@ RULE = NodeRule(
     name="push_down",
     apply=push_down,
     declined=declined,
-    on=(Aggregate,),
+    on=(Aggregate, OnNeighbours),
     idle="the model sums no plain rows over edges",
     in_general_plan=False,
 )

@@ -48,8 +48,8 @@ PYTHON = {
     "a gradient that another step reads is dropped": Fault(PLANNER, "read |= _gradients_read(live)", "pass", LOCAL),
     "edges of a relation have as many attributes as those of another": Fault(
         LOTAN,
-        "found[relation] = whole if width == widest else whole[:, :width]",
-        "found[relation] = whole",
+        "own = whole if width == widest else whole[:, :width]",
+        "own = whole",
         ("training/test_hetero.py::test_trains_as_in_pyg",),
     ),
     "what two layers share has the name of one": Fault(
@@ -87,6 +87,30 @@ PYTHON = {
         "weight.unsqueeze(1) / alike.clamp(min=1)",
         "weight.unsqueeze(1) * (alike > 0)",
         ("stages/test_quantile.py",),
+    ),
+    "neighbours are taken in the order of the rows of a plan": Fault(
+        LOTAN,
+        "by_source = self.rows[torch.from_numpy(self.src)].argsort(stable=True)",
+        "by_source = torch.arange(len(self.src))",
+        ("tracing/test_neighbours.py",),
+    ),
+    "sequences of neighbours end with the last of them": Fault(
+        LOTAN,
+        "pieces = [(part, steps) for part in torch.arange(len(counts)).split(rows)]",
+        "pieces = [(part, max(1, int(counts[part].max()))) for part in torch.arange(len(counts)).split(rows)]",
+        ("stages/test_neighbours.py",),
+    ),
+    "a vertex whose label the model sees counts in the loss": Fault(
+        LOTAN,
+        'split = split.masked_fill((drawn > 0) & (split == SPLITS.index("train")), -1)',
+        "assert drawn is not None",
+        ("tracing/test_labels_as_input.py",),
+    ),
+    "a loss reads the first of several further outputs": Fault(
+        LOTAN,
+        "at += prod(shape)",
+        "at += 0",
+        ("training/test_further_outputs.py",),
     ),
     "a run that goes on keeps its learning rate": Fault(
         LOTAN,

@@ -498,10 +498,10 @@ class SparseTensor(Refused):
 class OrderedAggregation(Refused):
     def __init__(self) -> None:
         super().__init__()
-        self.conv = pyg.SAGEConv(6, 3, aggr="lstm")
+        self.conv = pyg.SAGEConv((6, 6), 3, aggr=pyg.aggr.LCMAggregation(6, 6))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index)  # LSTMAggregation is not supported | nearest that works is SoftmaxAggregation
+        return self.conv(x, edge_index)  # LCMAggregation is not supported | nearest that works is LSTMAggregation
 
 
 class NearestQuantile(Refused):

@@ -139,7 +139,7 @@ def asking(**names: object) -> torch.nn.Module:
         ({"x": ..., "edge_index": ..., "batch": ...}, "asks for 'batch' .several graphs"),
         ({"x": ..., "edge_index": ..., "edge_weight": ...}, r"asks for 'edge_weight'.*Graph\(..., weight=...\)"),
         ({"x": ..., "edge_index": ..., "depth": ...}, "asks for 'depth'"),
-        ({"x": ..., "y": ..., "edge_index": ...}, "asks for 'y' .labels as input.*CorrectAndSmooth"),
+        ({"x": ..., "y": ..., "edge_index": ...}, "asks for 'y' .labels as input.*together with a mask"),
     ],
 )
 def test_a_column_that_the_graph_lacks_is_named(names: dict[str, object], words: str) -> None:
@@ -187,20 +187,7 @@ def test_a_second_output_is_refused_with_where_it_belongs(found: object, words: 
 
     with pytest.raises(ModelError, match=words) as refusal:
         trace(Several(), 6, training=True)
-    assert ("penalty=" in str(refusal.value)) == (found is not None)
-
-
-def test_labels_as_input_are_refused_by_the_layer() -> None:
-    class Masked(imported_models.OwnLayer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.labels = imported_models.pyg.MaskLabel(3, 6)
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return super().forward(self.labels(x, x[:, 0].long(), x[:, 0] > 0), edge_index)
-
-    with pytest.raises(ModelError, match=r"'labels'.*MaskLabel is not supported.*CorrectAndSmooth after training"):
-        trace(Masked(), 6, training=True)
+    assert ("give loss= a function" in str(refusal.value)) == (found is not None)
 
 
 def test_functions_are_put_back_even_after_a_refusal() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,10 @@ from tests.tracing.hetero_models import (
     messy_data,
     with_attributes,
 )
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import torch_geometric.nn as pyg
 
 pytestmark = pytest.mark.thorough
 
@@ -72,6 +78,31 @@ def assert_trains_as_pyg(
 @pytest.mark.parametrize("name", MODELS)
 def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local")
+
+
+class OneNumber(torch.nn.Module):
+    """Attributes that are one number for each edge, as weights of a sum; others have a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GraphConv((WIDTHS[RELATIONS[0][0]], WIDTHS["paper"]), CLASSES)
+
+    def forward(self, x_dict: Any, edge_index_dict: Any, edge_attr_dict: Any) -> torch.Tensor:
+        (source, _, target), number = RELATIONS[0], edge_attr_dict[RELATIONS[0]]
+        assert number.dim() == 1
+        return self.conv((x_dict[source], x_dict[target]), edge_index_dict[RELATIONS[0]], number)
+
+
+def test_attributes_of_one_number_for_each_edge_stay_so() -> None:
+    data = with_attributes()
+    data[RELATIONS[0]].edge_attr = data[RELATIONS[0]].edge_attr[:, 0]
+    graph = lotan.HeteroGraph.from_pyg(data)
+    assert graph.to_pyg()[RELATIONS[0]].edge_attr.dim() == 1
+    ours = OneNumber()
+    theirs = copy.deepcopy(ours)
+    run = lotan.Trainer(ours, graph, optimizer=lotan.SGD(lr=0.01), epochs=2, engine="local", progress=False).fit()
+    losses = trained_by_pyg(theirs, data, "SGD", 2)
+    assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=2e-5)
 
 
 def test_predicts_the_vertices_of_the_type_with_labels() -> None:

@@ -50,6 +50,7 @@ GIVEN = {
     "class_weights": {1: 0.1, 3: 2.0},
     "metrics": ("roc_auc", "f1"),
     "threshold": 0.25,
+    "label_rate": 0.5,
 }
 BATCHES = {
     "regime": MiniBatch(64, (10, "all"), seed=3),

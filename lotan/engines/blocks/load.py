@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.engines.commits import occupied
-from planner.edge_columns import LOOP, fill_of
+from planner.edge_columns import LOOP, ORDER, fill_of
 from planner.physical import Plan
 from planner.spec import EdgeSet, edges_of_column
 from planner.steps.edge_dropout import EdgeDropoutStep
@@ -76,7 +76,8 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     with ExitStack() as undo:
         data, of_edges = _edge_data(edges, plan)
         known = graph.statistics.edge_data
-        of_data = data, int(known.typed) + (known.width or 0)
+        ordered = ORDER in columns_of_edges(plan)
+        of_data = data, int(known.typed) + (known.width or 0) + ordered
         weight = "weight" if weighted else None
         turned = bool(reversed_sets(plan))
         blocks = facade.load(table._jdf, of_edges._jdf, partitions, given, weight, *of_data, turned)
@@ -99,7 +100,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
                 name: Column(rows[name], _width(vertices, name, column.width, plan), name)
                 for name, column in columns.items()
             },
-            chunks=_chunks(facade, blocks, plan, chunk_rows, levels, typed="edge_type" in edges.columns),
+            chunks=_chunks(facade, blocks, plan, chunk_rows, levels, ("edge_type" in edges.columns, ordered)),
             edge_keys=_edge_keys(facade, blocks, plan),
             nearest=nearest,
             weighted=weighted,
@@ -110,18 +111,19 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
 
 
 def _chunks(
-    facade: Any, blocks: Any, plan: Plan, chunk_rows: int, levels: Sequence[int | None], typed: bool
+    facade: Any, blocks: Any, plan: Plan, chunk_rows: int, levels: Sequence[int | None], layout: tuple[bool, bool]
 ) -> dict[tuple[EdgeSet, int | None], Any]:
     """Return each partition's neighbourhoods, for each edge set that a stage collects along and each level.
 
-    Neighbourhoods that no stage asks for are never computed.
+    Neighbourhoods that no stage asks for are never computed. `layout` says whether the edges' data begins with their types,
+    and whether it ends with their order.
     """
     found = {}
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
         keyed = any(stage.draws_on(edge_set) for stage in plan.stages)
         columns = sorted({name for stage in plan.stages for name in stage.edge_columns(edge_set)})
         for level in levels:
-            settings = chunk_rows, keyed, numbered(level), columns, typed
+            settings = chunk_rows, keyed, numbered(level), columns, *layout
             found[edge_set, level] = facade.collect(blocks, edge_set, *settings)
             facade.persist(found[edge_set, level])
     return found
@@ -130,14 +132,24 @@ def _chunks(
 def _edge_data(edges: DataFrame, plan: Plan) -> tuple[str | None, DataFrame]:
     """Return the edges with all that a plan reads of the table in one array, and its name; None if it reads nothing.
 
-    All attributes and types are there, also if only some are read: they decide the order of parallel edges.
+    All attributes and types are there, also if only some are read: they decide the order of parallel edges. A column that
+    counts the in-edges of each vertex comes last.
     """
-    read = [column for stage in plan.stages for name in stage.edge_sets for column in stage.edge_columns(name)]
+    read = columns_of_edges(plan)
     if all(fill_of(column)[0] == LOOP for column in read) and not relations_of(plan):
         return None, edges
     numbers = [F.array(F.col("edge_type").cast("float"))] if "edge_type" in edges.columns else []
     numbers += [F.col("edge_attr")] if "edge_attr" in edges.columns else []
+    if ORDER in read:
+        by = [name for name in ("src", "weight", "edge_type", "edge_attr") if name in edges.columns]
+        place = F.row_number().over(Window.partitionBy("dst").orderBy(*by)) - 1
+        numbers.append(F.array(place.cast("float")))
     return DATA, edges.withColumn(DATA, F.concat(*numbers))
+
+
+def columns_of_edges(plan: Plan) -> list[str]:
+    """Return the columns of edges that the stages of a plan read."""
+    return [column for stage in plan.stages for name in stage.edge_sets for column in stage.edge_columns(name)]
 
 
 def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:

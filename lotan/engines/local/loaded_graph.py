@@ -103,7 +103,6 @@ class LoadedGraph:
         counts = given.counts if given is not None else () if self.order is None else self.order.counts
         data = {"edge_attr": placed.edge_attr, "edge_type": placed.edge_type}
         columns = {name: torch.from_numpy(column) for name, column in data.items() if column is not None}
-        self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight, data=columns), counts)
         self.chunks, *self._levels = (
             Chunks(count, chunk_rows or local_chunk_rows(count)) for count in (len(arrays.ids), *counts)
         )
@@ -112,6 +111,8 @@ class LoadedGraph:
         self.rows_of_graph = None if self.order is None else torch.from_numpy(self.order.rows)
         if given is not None:
             self.rows_of_graph = given.rows
+        ends = placed.src, placed.dst, placed.weight
+        self.sets = EdgeSets(Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph), counts)
         self.source_gradients = plan.source_gradients
         self.programs: Mapping[str, Program] = {}
         self.static: dict[str, Tensor] = {} if given is None else dict(given.static)

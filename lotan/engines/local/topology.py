@@ -16,7 +16,7 @@ from lotan.errors import EngineError
 from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
-from planner.edge_columns import LOOP, fill_of
+from planner.edge_columns import LOOP, ORDER, fill_of
 from planner.edge_sets import as_given, is_reversed, relation_of, reversed_set
 from planner.spec import EdgeSet
 
@@ -42,6 +42,7 @@ class Edges:
     first_ends: int | None = None  # the number of first vertices that edges may end in; None: all
     data: Mapping[str, Tensor] = field(default_factory=dict)  # attributes and types of the graph's own edges, by name
     columns: Callable[[str], Tensor] = no_column  # makes those that follow from the graph's own
+    rows: Tensor | None = None  # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
 
     @property
     def ends(self) -> int:
@@ -72,7 +73,18 @@ class Edges:
     def _made(self, name: str) -> Tensor:
         if name == LOOP:
             return torch.from_numpy(self.src == self.dst).float().view(-1, 1)
+        if name == ORDER:
+            return self._order().view(-1, 1)
         return self.data[name] if name in self.data else self.columns(name)
+
+    def _order(self) -> Tensor:
+        """Return the number of each edge among those that end at the same vertex, by the order of ids, float32 [edges]."""
+        numbers, indptr = torch.arange(len(self.src)), self.block.indptr
+        if self.rows is not None:  # parallel edges keep their order
+            by_source = self.rows[torch.from_numpy(self.src)].argsort(stable=True)
+            order = by_source[self.block.destinations[by_source].argsort(stable=True)]
+            numbers = torch.empty_like(order).index_copy(0, order, numbers)
+        return (numbers - indptr[:-1][self.block.destinations]).float()
 
     def column(self, name: str) -> Tensor:
         """Return a column of the edges, float32 [edges, width] or int64 [edges]. It is made once."""
@@ -90,6 +102,7 @@ class Edges:
             weight,
             ends,
             columns=lambda name: self.column(name)[:first],
+            rows=self.rows,
         )
 
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:

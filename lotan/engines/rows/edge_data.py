@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from planner.edge_columns import LOOP, NO_EDGE_DATA, REDUCTIONS, EdgeData, fill_of
+from planner.edge_columns import ORDER as AMONG_IN_EDGES
 
 DATA, ORDER = "data", "order"
 _FLOATS = "array<float>"
@@ -54,6 +55,7 @@ class EdgeColumns:
         numbers = {
             "edge_attr": F.col("edge_attr"),
             "edge_type": F.array(F.col("edge_type").cast("float")),
+            AMONG_IN_EDGES: F.array(F.lit(0.0).cast("float")),  # in-edges are in their order already
             LOOP: F.array((F.col("src") == F.col("dst")).cast("float")),
         }
         there = {"edge_type": self.data.typed, "edge_attr": self.data.width is not None}

@@ -9,6 +9,6 @@ whole layers. PyG is not needed, and is not imported unless the model's own code
 from __future__ import annotations
 
 from lotan.tracing.pyg.by_type import ImporterByType
-from lotan.tracing.pyg.importing import Importer, one_tensor
+from lotan.tracing.pyg.importing import Importer
 
-__all__ = ["Importer", "ImporterByType", "one_tensor"]
+__all__ = ["Importer", "ImporterByType"]

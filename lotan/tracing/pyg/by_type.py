@@ -115,7 +115,7 @@ class ImporterByType(Importer):
                 return name
         return None
 
-    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex) -> dict[str, Any]:
+    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, training: bool) -> dict[str, Any]:
         self._counts = {name: rows.shape[0] for name, rows in features.items()}
         sets = [edge_set("graph", number) for number in range(len(self._types.relations))]
         index = [tensors.index(Index(name)) for name in sets]
@@ -150,13 +150,14 @@ class ImporterByType(Importer):
         return given
 
     def _attributes(self, column: Callable[[str, int], Tensor]) -> dict[Any, Tensor]:
-        """Return the attributes of the edges of each relation that has any, [num_edges, width]."""
+        """Return the attributes of the edges of each relation that has any, [num_edges, width], or [num_edges] as given."""
         found = {}
         widest = max(self._types.edge_widths)
         for number, relation in enumerate(self._types.relations):
             if width := self._types.attributes(number):
                 whole = column("edge_attr", number)
-                found[relation] = whole if width == widest else whole[:, :width]
+                own = whole if width == widest else whole[:, :width]
+                found[relation] = own.squeeze(-1) if relation in self._types.flat else own
         return found
 
     def _no_attributes(self, relation: Any) -> str | None:

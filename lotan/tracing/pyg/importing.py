@@ -14,7 +14,8 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
-from lotan.tracing.fakes import GROUP
+from lotan.tracing.fakes import GROUP, SEEN
+from lotan.tracing.outputs import one_tensor
 from lotan.tracing.pyg.data import GraphTensors
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
@@ -23,11 +24,6 @@ from lotan.tracing.pyg.mode import EdgeMode
 from lotan.tracing.signature import NUMBERS, WHOLE, Wanted
 
 PYG = "torch_geometric"
-
-ALONE = (
-    ". Return the predictions alone: a term of the loss that follows from a vertex's predictions belongs into loss=, and one "
-    "that follows from parameters into penalty=. What else forward makes, the model can return outside training"
-)
 
 
 class Importer:
@@ -38,10 +34,19 @@ class Importer:
         weighted: if True, the edges have weights.
         flat: if True, attributes of edges were given as one number an edge, [num_edges] (default: False).
         groups: the number of groups of vertices, or None if the graph has none (default: None).
+        label_rate: the share of labels that the model sees in training, or None if it sees none (default: None).
     """
 
-    def __init__(self, wanted: Wanted, weighted: bool, flat: bool = False, groups: int | None = None) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        weighted: bool,
+        flat: bool = False,
+        groups: int | None = None,
+        label_rate: float | None = None,
+    ) -> None:
         self._wanted, self._flat, self._groups = wanted, flat, groups
+        self._label_rate = label_rate
         self.weighted = weighted
         # the fewest types of edges that a layer of the trace distinguishes, and the layer's name
         self.types: tuple[int, str] | None = None
@@ -52,6 +57,9 @@ class Importer:
         given = {"edge_weight": edges.weight, **edges.columns}
         if self._groups is not None:
             given |= {GROUP: features[:, -1].long()}
+            features = features[:, :-1]
+        if self._label_rate is not None:
+            given |= self._seen(features[:, -1])
             features = features[:, :-1]
         return self._arguments(features, graph, edges.index, lambda name: self._shaped(name, given[name]))
 
@@ -87,14 +95,28 @@ class Importer:
         """
         tensors = EdgeTensors(graph, self.weighted, refuse, self._groups)
         with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
-            yield self._given(tensors, features, graph)
+            yield self._given(tensors, features, graph, model.training)
 
-    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex) -> dict[str, Any]:
+    def _seen(self, label: Tensor) -> dict[str, Tensor]:
+        """Return the classes and the mask that forward takes, given the class of each vertex, or -1. [num_vertices]."""
+        return dict(zip(self._wanted.labels, (label.clamp(min=0).to(torch.int64), label >= 0), strict=False))
+
+    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, training: bool) -> dict[str, Any]:
         """Return the arguments of a trace."""
+        seen: dict[str, Tensor] = {}
+        if self._label_rate is not None:
+            label = graph.column(SEEN)
+            seen = self._seen(label)
+            if training:
+                mask = self._wanted.labels[1]
+                shown = torch.ops.lotan.shown(label, self._label_rate)
+                seen[mask] = (shown * (label >= 0)) > 0
 
         def column(name: str) -> Tensor:
             if name == GROUP:
                 return tensors.group()
+            if name in seen:
+                return seen[name]
             column = tensors.weight("graph") if name == "edge_weight" else tensors.column(name, "graph")
             return self._shaped(name, column)
 
@@ -112,7 +134,7 @@ class Importer:
         given |= dict.fromkeys(self._wanted.index, index)
         if self._wanted.numbers:
             given[NUMBERS] = torch.arange(features.shape[0])
-        given |= {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups)}
+        given |= {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups, *self._wanted.labels)}
         return {WHOLE: GraphTensors(given)} if self._wanted.whole else given
 
     @contextmanager
@@ -136,19 +158,6 @@ class Importer:
         finally:
             for handle in handles:
                 handle.remove()
-
-
-def one_tensor(result: Any, refuse: Callable[[str], ModelError]) -> Tensor:
-    """Return what forward returns, if it is a tensor.
-
-    Raises:
-        ModelError: it is something else.
-    """
-    if isinstance(result, Tensor):
-        return result
-    several = isinstance(result, tuple | list | dict)
-    found = f"a {type(result).__name__} of {len(result)}" if several else type(result).__name__
-    raise refuse(f"forward returns {found}; expected one tensor [num_vertices, outputs]{ALONE if several else ''}")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import ATTENTION
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, beside, with_rows_first
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
+from lotan.tracing.pyg.neighbours import NEIGHBOURS
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
 from planner.spec import INTERPOLATIONS
 
@@ -190,7 +191,16 @@ def quantile_aggregation(
     return out.masked_fill(beside(tensors.count(end) == 0, out), layer.fill_value)
 
 
+def mask_label(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Compute MaskLabel as a product of rows with a 1 at the label, or without one where the mask is false."""
+    classes = torch.ones_like(layer.emb.weight[:, 0]).cumsum(0) - 1  # 0, 1, ...
+    known = (y.to(x.dtype).unsqueeze(-1) == classes).to(x.dtype) * mask.to(x.dtype).unsqueeze(-1)
+    seen = known @ layer.emb.weight
+    return torch.cat([x, seen], dim=-1) if layer.method == "concat" else x + seen
+
+
 LAYERS: tuple[Leaf, ...] = (
+    Leaf("torch_geometric.nn.models.mask_label", "MaskLabel", "", mask_label),
     Leaf("torch_geometric.nn.conv.cheb_conv", "ChebConv", "", cheb_conv),
     Leaf("torch_geometric.nn.conv.hypergraph_conv", "HypergraphConv", "", hypergraph_conv),
     Leaf("torch_geometric.nn.conv.arma_conv", "ARMAConv", "", arma_conv),
@@ -201,7 +211,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
     Leaf("torch_geometric.nn.aggr.quantile", "QuantileAggregation", "", quantile_aggregation),
-    *(Leaf(module, name, "", function) for name, (module, function) in ATTENTION.items()),
+    *(Leaf(module, name, "", function) for name, (module, function) in (ATTENTION | NEIGHBOURS).items()),
 )
 """The layers whose forward a trace replaces, by the names of their classes."""
 
@@ -221,17 +231,11 @@ REFUSED = {
     ),
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
-    "MeshCNNConv": ("the order of the edges that end at a vertex", "EdgeConv"),
-    "LSTMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "GRUAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "MLPAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
-    "SortAggregation": ("the neighbours in sorted order", "QuantileAggregation"),
+    "MeshCNNConv": ("the order in which the edges of a mesh are given", "MLPAggregation or EdgeConv"),
     "MulAggregation": ("products over neighbours", "SumAggregation"),
-    "SetTransformerAggregation": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
-    "GraphMultisetTransformer": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
-    "MaskLabel": ("labels as input, of which each epoch hides others", "CorrectAndSmooth after training"),
+    "GraphMultisetTransformer": ("a graph convolution among the neighbours of a vertex", "SetTransformerAggregation"),
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
-    "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
+    "LCMAggregation": ("a tree over the neighbours of a vertex", "LSTMAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
     "HeteroBatchNorm": ("statistics of all vertices of a type", "BatchNorm or HeteroLayerNorm"),
     "SplineConv": ("B-splines from the library pyg-lib", "NNConv or GMMConv"),

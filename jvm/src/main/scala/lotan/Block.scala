@@ -78,23 +78,23 @@ final class Block(
 
   /** Returns a column of the edges of a set that end here, loops among them, in the order of `Edges.withLoops`.
     *
-    * @param typed
-    *   true if the data of the edges begins with their types
+    * @param layout
+    *   what the data of the edges holds
     * @param original
     *   the block of the same vertices with the graph's edges as they are: added self-loops follow from their in-edges there
     */
-  def columnOf(set: EdgeSet, column: EdgeColumn, typed: Boolean, original: Block): EdgeData = {
+  def columnOf(set: EdgeSet, column: EdgeColumn, layout: EdgeLayout, original: Block): EdgeData = {
     val own = edges(set.asGiven).forward
-    val values = column.of(own, typed)
+    val values = column.of(own, layout)
     if (!set.loops) values
     else {
       val looped = edges(set)
       val into = original.edges(set.asGiven).forward
-      val ofLoops = column.added(into, if (original eq this) values else column.of(into, typed))
+      val ofLoops = column.added(into, if (original eq this) values else column.of(into, layout))
       for ((edge, row) <- looped.chosen.zipWithIndex if edge >= 0)
         System.arraycopy(values.values, edge * values.width, ofLoops.values, row * values.width, values.width)
       val plain = looped.forward
-      (column.of(plain, typed) ++ ofLoops).pick(plain.placesWithDiagonal)
+      (column.of(plain, layout) ++ ofLoops).pick(plain.placesWithDiagonal)
     }
   }
 

@@ -42,8 +42,8 @@ final class Neighbourhood(
   *   level up to which vertices are in chunks
   * @param columns
   *   the columns of the edges that stages read
-  * @param typed
-  *   true if the edges' data begins with their types
+  * @param layout
+  *   what the edges' data holds
   */
 final case class Collect(
     edges: EdgeSet,
@@ -51,7 +51,7 @@ final case class Collect(
     keyed: Boolean = false,
     within: Int = Block.All,
     columns: Seq[EdgeColumn] = Nil,
-    typed: Boolean = false
+    layout: EdgeLayout = EdgeLayout()
 ) {
   require(chunkRows > 0, s"$chunkRows rows per chunk; expected at least 1")
 
@@ -69,7 +69,7 @@ final case class Collect(
   /** The chunks of a block; `original` is the block of its vertices with the graph's edges as they are. */
   def neighbourhoods(block: Block, original: Block): Iterator[Neighbourhood] = {
     val matrix = block.edges(edges).withLoops
-    val data = columns.map(column => column.name -> block.columnOf(edges, column, typed, original)).toMap
+    val data = columns.map(column => column.name -> block.columnOf(edges, column, layout, original)).toMap
     val keys = if (keyed) EdgeKeys(edges).of(block) else Array.empty[Long]
     val positions =
       new Array[Int](block.sources) // of a source in the chunk at hand; others keep what is left of earlier ones

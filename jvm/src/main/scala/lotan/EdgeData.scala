@@ -39,8 +39,17 @@ final class EdgeData(val width: Int, val values: Array[Float]) extends Serializa
   }
 }
 
+/** What the rows of a matrix's data hold beside attributes.
+  *
+  * @param typed
+  *   true if they begin with the type
+  * @param ordered
+  *   true if they end with the order among the in-edges of a vertex
+  */
+final case class EdgeLayout(typed: Boolean = false, ordered: Boolean = false)
+
 /** A column of edges that a stage reads, by its name in the Planner: `edge_type`, `edge_attr`, `edge_loop` (1 for a
-  * self-loop, else 0), or with the value of added self-loops `edge_attr[mean]`.
+  * self-loop, else 0), `edge_order`, or with the value of added self-loops `edge_attr[mean]`.
   *
   * @param fill
   *   a number, or "mean", "add", "max" or "min" of the in-edges of the loop's vertex; None in the edge set "graph"
@@ -50,16 +59,19 @@ final case class EdgeColumn(name: String, base: String, fill: Option[String]) {
 
   /** Returns the column's numbers for the entries of a matrix.
     *
-    * @param typed
-    *   true if the rows of the matrix's data begin with the type
+    * @param layout
+    *   what the rows of the matrix's data hold
     */
-  def of(matrix: Csr, typed: Boolean): EdgeData =
+  def of(matrix: Csr, layout: EdgeLayout): EdgeData =
     if (base == "edge_loop") matrix.loops
     else {
       val data = matrix.data.getOrElse {
         throw new IllegalArgumentException(s"a stage reads '$name', but the edges have no data")
       }
-      if (isType) data.columns(0, 1) else data.columns(if (typed) 1 else 0, data.width)
+      val until = data.width - (if (layout.ordered) 1 else 0)
+      if (isType) data.columns(0, 1)
+      else if (base == "edge_order") data.columns(until, data.width)
+      else data.columns(if (layout.typed) 1 else 0, until)
     }
 
   /** Returns the value of an added self-loop at each vertex.
@@ -95,7 +107,7 @@ final case class EdgeColumn(name: String, base: String, fill: Option[String]) {
 }
 
 object EdgeColumn {
-  private val Names = Set("edge_attr", "edge_type", "edge_loop")
+  private val Names = Set("edge_attr", "edge_type", "edge_loop", "edge_order")
 
   def apply(name: String): EdgeColumn = {
     val (base, rest) = name.span(_ != '[')

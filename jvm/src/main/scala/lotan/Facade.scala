@@ -151,9 +151,12 @@ object Facade {
       keyed: Boolean,
       within: Int,
       columns: util.List[String],
-      typed: Boolean
-  ): RDD[Array[Neighbourhood]] =
-    Collect(EdgeSet(edges), chunkRows, keyed, within, columns.asScala.toSeq.map(EdgeColumn(_)), typed)(graph)
+      typed: Boolean,
+      ordered: Boolean
+  ): RDD[Array[Neighbourhood]] = {
+    val layout = EdgeLayout(typed, ordered)
+    Collect(EdgeSet(edges), chunkRows, keyed, within, columns.asScala.toSeq.map(EdgeColumn(_)), layout)(graph)
+  }
 
   /** Computes the adjoint of `collect` (`Gather`). -1 in place of the level `made` stands for all vertices. */
   def gather(

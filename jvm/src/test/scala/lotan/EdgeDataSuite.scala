@@ -26,6 +26,15 @@ class EdgeDataSuite extends AnyFunSuite with LocalSpark {
     assertThrows[IllegalArgumentException](EdgeColumn("edge_label"))
   }
 
+  test("the type comes first among the numbers of an edge, and its order last") {
+    val data = new EdgeData(4, Array(1f, 5f, 6f, 0f, 2f, 7f, 8f, 1f))
+    val matrix = new Csr(Array(0, 2), Array(0, 1), None, Some(data))
+    val layout = EdgeLayout(typed = true, ordered = true)
+    assert(EdgeColumn("edge_type").of(matrix, layout).values.toSeq == Seq(1f, 2f))
+    assert(EdgeColumn("edge_attr").of(matrix, layout).values.toSeq == Seq(5f, 6f, 7f, 8f))
+    assert(EdgeColumn("edge_order").of(matrix, layout).values.toSeq == Seq(0f, 1f))
+  }
+
   for (partitions <- Seq(1, 3, 7); leveled <- Seq(false, true); chunkRows <- Seq(4, 4096))
     test(s"chunks have the data of their edges: $partitions partitions, levels $leveled, $chunkRows rows per chunk") {
       val graph = RandomGraph(partitions, 40, 160)
@@ -46,7 +55,9 @@ class EdgeDataSuite extends AnyFunSuite with LocalSpark {
           val names =
             if (set == EdgeSet.Graph) Seq("edge_type", "edge_attr", "edge_loop")
             else "edge_type[1]" +: fills.map(fill => s"edge_attr[$fill]") :+ "edge_loop[2.0]"
-          val near = Collect(set, chunkRows, columns = names.map(EdgeColumn(_)), typed = true)(loaded.blocks)
+          val near = Collect(set, chunkRows, columns = names.map(EdgeColumn(_)), layout = EdgeLayout(typed = true))(
+            loaded.blocks
+          )
           for (
             (block, chunks) <- loaded.blocks.zip(near).collect(); chunk <- chunks; row <- 0 until chunk.matrix.rows
           ) {
