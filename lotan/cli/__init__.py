@@ -141,7 +141,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="lotan",
-        description="Exact full-batch GNN training on graphs that live in Spark tables, treated as a query plan.",
+        description="Exact GNN training on graphs that live in Spark tables, treated as a query plan.",
         epilog="lotan COMMAND --help describes a command. Begin with: lotan doctor; lotan train --graph digits --model gcn",
     )
     parser.add_argument("--version", action="version", version=f"lotan {__version__}")
