@@ -29,7 +29,7 @@ COMMANDS = {
     "compare": "train a model in full batch and in mini-batches, and say how soon each is as good as a target",
     "explain": "print the plan that `lotan train` would run, without running it",
     "partition": "write the links of a graph to a folder in partitions, for training from a disk",
-    "predict": "predict the vertices of a graph with a saved model",
+    "predict": "predict the vertices of a graph, or score links, with a saved model",
     "router": "start a Router for workers on other hosts",
     "worker": "start a DL worker that is connected to a Router",
     "table": "hold learned rows for `lotan train --tables`, in a process of its own",
