@@ -1,4 +1,4 @@
-"""Lotan: exact full-batch GNN training on graphs that live in Spark tables, treated as a query plan.
+"""Lotan: exact GNN training on graphs that live in Spark tables, treated as a query plan.
 
     graph = lotan.Graph.read("digits")
     model = lotan.nn.GCN(in_channels=64, hidden_channels=64, num_layers=2, out_channels=10)

@@ -105,7 +105,9 @@ GAT = Example(
     "conv2(drop(F.elu(conv1(drop(x), edge_index))), edge_index)",
 )
 DEEP = (WIDTH, 8, 8, CLASSES)
-TYPES = "several types of vertices"
+TYPES = (
+    "several types of vertices, and is not tried here: see [Train on several vertex types](../how-to/vertex-types.md)"
+)
 
 OGB_MLP = Example(
     {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},

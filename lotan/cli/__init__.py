@@ -29,7 +29,7 @@ COMMANDS = {
     "compare": "train a model in full batch and in mini-batches, and say how soon each is as good as a target",
     "explain": "print the plan that `lotan train` would run, without running it",
     "partition": "write the links of a graph to a folder in partitions, for training from a disk",
-    "predict": "predict the vertices of a graph with a saved model",
+    "predict": "predict the vertices of a graph, or score links, with a saved model",
     "router": "start a Router for workers on other hosts",
     "worker": "start a DL worker that is connected to a Router",
     "table": "hold learned rows for `lotan train --tables`, in a process of its own",
@@ -141,7 +141,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="lotan",
-        description="Exact full-batch GNN training on graphs that live in Spark tables, treated as a query plan.",
+        description="Exact GNN training on graphs that live in Spark tables, treated as a query plan.",
         epilog="lotan COMMAND --help describes a command. Begin with: lotan doctor; lotan train --graph digits --model gcn",
     )
     parser.add_argument("--version", action="version", version=f"lotan {__version__}")

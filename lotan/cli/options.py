@@ -79,7 +79,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--engine",
         default="auto",
         metavar="auto|blocks|rows|local",
-        help="blocks: Spark and DL workers, on dense blocks (needs our jar); rows: the same on Spark's rows, slower;\n"
+        help="blocks: Spark and DL workers, on dense blocks (needs Lotan's jar); rows: the same on Spark's rows, slower;\n"
         "local: this process, without Spark; auto: a graph in Spark is trained on blocks, or on rows if the session lacks\n"
         "the jar. Any other graph is trained on local, unless it does not fit in memory, or all epochs together are\n"
         "estimated to take over 15 s less on blocks (default: auto)",
@@ -138,14 +138,20 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
         "(default: 1g, or its share of the limit)",
     )
     group.add_argument(
-        "--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="seed of weights and dropout (default: 0)"
+        "--seed",
+        type=number(int, 0, 2**63),
+        default=0,
+        metavar="N",
+        help="seed of initial weights, learned rows and dropout (default: 0)",
     )
     group.add_argument(
         "--router",
         metavar="URL",
         help="use the Router that `lotan router` has started at URL, and its workers (default: start them)",
     )
-    group.add_argument("--keys", metavar="DIR", help="directory of CurveZMQ keys for --router (default: none)")
+    group.add_argument(
+        "--keys", metavar="DIR", help="directory of CurveZMQ keys for --router and --tables (default: none)"
+    )
     group.add_argument(
         "--master",
         metavar="URL",

@@ -35,7 +35,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Asked:
-    """The settings that ask for a plan, beside those given: its engine, and at most one more."""
+    """The settings that lead to an alternative plan: its engine, and at most one of the others."""
 
     engine: str
     without: str | None = None  # a rule that is disabled

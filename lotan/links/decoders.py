@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,12 +21,13 @@ PAIR_NUMBERS = 1 << 24
 """The numbers of rows that a decoder of the user's own is given at one time, at most: 64 MiB for each end."""
 
 
-class Decoder(nn.Module):
+class Decoder(nn.Module, ABC):
     """Scores pairs of rows. The higher a score, the likelier is the link.
 
     A decoder also scores one end of each link against the same candidates at the other end, in one matrix.
     """
 
+    @abstractmethod
     def forward(self, src: Tensor, relation: Tensor | None, dst: Tensor) -> Tensor:
         """Return the score of each link.
 
@@ -37,15 +39,14 @@ class Decoder(nn.Module):
         Returns:
             Scores, [links].
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def destinations(self, src: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
         """Return the scores of links to the same candidates. [links, width], [candidates, width] -> [links, candidates]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sources(self, dst: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
         """Return the scores of links from the same candidates. [links, width], [candidates, width] -> [links, candidates]."""
-        raise NotImplementedError
 
 
 class Dot(Decoder):

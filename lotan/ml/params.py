@@ -102,7 +102,9 @@ class GraphParams(HasFeaturesCol):
     )
 
     batchSize = make_param(
-        "batchSize", "targets of a mini-batch, on engine local; unset: an epoch is one pass", TypeConverters.toInt
+        "batchSize",
+        "targets of a mini-batch, on engine local or blocks; unset: an epoch is one pass",
+        TypeConverters.toInt,
     )
     fanouts = make_param(
         "fanouts",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
 from pyspark.sql import SparkSession
 
-import lotan
 from lotan.borders import first_line, spark_translated
 from lotan.errors import ModelError
 from lotan.results.trained_model import IDS, SPEC, WEIGHTS, load
+from lotan.version import __version__
 
 if TYPE_CHECKING:
     from lotan.ml.grid_estimator import GridEstimator
@@ -92,7 +92,7 @@ class ModelReader(MLReader[Any]):
 
 @spark_translated(ModelError, "the model cannot be saved")
 def _write_metadata(instance: Any, path: str, spark: SparkSession) -> None:
-    entry = {_ENTRY: {"format": FORMAT, "version": lotan.__version__}}
+    entry = {_ENTRY: {"format": FORMAT, "version": __version__}}
     DefaultParamsWriter.saveMetadata(instance, path, spark, extraMetadata=entry)
 
 
@@ -116,7 +116,7 @@ def _read_metadata(kind: type[Any], path: str, spark: SparkSession) -> Any:
     if saved.get("format") != FORMAT:
         raise ModelError(
             f"{path} was saved by lotan {saved.get('version')} in format {saved.get('format')}; this is lotan "
-            f"{lotan.__version__}, which reads format {FORMAT}. Load it with that version, or train again"
+            f"{__version__}, which reads format {FORMAT}. Load it with that version, or train again"
         )
     instance = kind()
     instance._resetUid(metadata["uid"])

@@ -107,7 +107,7 @@ def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -
     """
     passed = accepted(factory, arguments)
     if factory is lotan.nn.MLP:
-        passed.setdefault("norm", None)  # its default, torch_geometric's batch normalisation, mixes rows
+        passed.setdefault("norm", None)  # as the other stock models have it; its own default is batch normalisation
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

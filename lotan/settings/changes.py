@@ -70,6 +70,6 @@ def changed_optimizer(config: TrainerConfig) -> Optimizer:
 
 
 def copy_numbers(source: torch.optim.Optimizer, target: torch.optim.Optimizer, names: Mapping[str, Any]) -> None:
-    """Give the parameter groups of an optimizer the numbers, by their names, that those of another one have."""
+    """Copy named numbers from the parameter groups of one optimizer to those of another."""
     for given, group in zip(source.param_groups, target.param_groups, strict=True):
         group.update({name: given[name] for name in names if name in given})

@@ -67,8 +67,8 @@ class MiniBatch:
             "beta", for a link task whose model is learned rows alone.
 
     Raises:
-        ConfigurationError: If `batch_size` is no whole number of at least 1, a fanout is neither one nor "all", or there is no
-            such order.
+        ConfigurationError: If `batch_size` is no whole number of at least 1, a fanout is neither such a number nor "all", or
+            there is no such order.
 
     >>> MiniBatch(batch_size=1024, fanouts=(10, "all"))
     MiniBatch(batch_size=1024, fanouts=(10, 'all'), seed=0)

@@ -35,7 +35,7 @@ class LinkPrediction:
             2013), as in `torch_geometric.nn.kge`. Or a `torch.nn.Module` that returns scores [links]. It is called with the
             rows of sources [links, width], the numbers of relations [links] or None, and the rows of destinations.
         negatives: The number of destinations, and of sources, that are drawn for a mini-batch, or in full batch for each
-            1,024 links. Its links share them. "all" takes every vertex.
+            1,024 links. All these links share them. "all" takes every vertex.
         loss: "softmax": cross-entropy of the link among its negatives. "bce": binary cross-entropy, in which a link weighs
             as much as all its negatives together.
         negative_sampling: "uniform": every vertex is drawn with the same probability. "degree": in proportion to the

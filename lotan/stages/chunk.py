@@ -6,16 +6,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from lotan.stages.sparse_rows import SparseRows
+from lotan.stages.spill_file import SpillFile
 from planner.spec import EdgeSet
-
-if TYPE_CHECKING:
-    from lotan.stages.sparse_rows import SparseRows
-    from lotan.stages.spill_file import SpillFile
 
 Parameters = Mapping[str, Tensor]
 

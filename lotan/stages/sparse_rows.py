@@ -6,8 +6,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-
-from lotan.stages.chunk import prefix_sum
+from torch.nn import functional
 
 
 class SparseRows:
@@ -42,7 +41,7 @@ class SparseRows:
         """
         columns, ends, values = self._by_row
         first, after = ends.index_select(0, rows).long(), ends.index_select(0, rows + 1).long()
-        begins = prefix_sum(after - first)  # int64 [chosen + 1]
+        begins = functional.pad((after - first).cumsum(0), (1, 0))  # int64 [chosen + 1]
         count = int(begins[-1])
         at = torch.arange(count) + torch.repeat_interleave(first - begins[:-1], after - first, output_size=count)
         found = SparseRows.__new__(SparseRows)

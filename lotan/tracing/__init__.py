@@ -12,7 +12,7 @@ import threading
 from collections.abc import Hashable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from lotan.errors import ModelError
 from lotan.nn.unwrapping import uncompiled
 from lotan.tracing.check import FEW, SAMPLE_EDGES, SAMPLE_VERTICES, check_on_few, check_trace
 from lotan.tracing.form import form_of
-from lotan.tracing.graph_columns import GraphColumns
+from lotan.tracing.graph_columns import GivenColumns, GraphColumns
 from lotan.tracing.learned import learned_rows, may_have_rows
 from lotan.tracing.pyg import Importer, ImporterByType
 from lotan.tracing.pyg.importing import without_caches
@@ -29,9 +29,7 @@ from lotan.tracing.recording import record
 from lotan.tracing.signature import Wanted, takes_tensors, wanted
 from lotan.tracing.training_mode import in_mode, watched_flags
 from lotan.tracing.transcript import Transcript
-from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
-from planner.vertex_types import VertexTypes
 
 __all__ = ["few_of", "forget_traces", "may_have_rows", "takes_tensors", "trace", "trace_modes"]
 
@@ -55,22 +53,13 @@ _TRACED: dict[Hashable, _Traced] = {}
 
 
 def trace_modes(
-    model: torch.nn.Module,
-    width: int,
-    data: EdgeData = NO_EDGE_DATA,
-    weighted: bool = False,
-    few: tuple[int, int] | None = None,
-    types: VertexTypes | None = None,
-    vertices: int | None = None,
-    groups: int | None = None,
-    label_rate: float | None = None,
-    further: tuple[str, ...] = (),
+    model: torch.nn.Module, width: int, few: tuple[int, int] | None = None, **given: Unpack[GivenColumns]
 ) -> tuple[Spec, Spec]:
     """Return the Specs of a model in training and in evaluation. A forward that never reads `training` is traced once.
 
     The arguments and errors are those of `trace`.
     """
-    columns = _columns(model, width, data, weighted, types, vertices, groups, label_rate, further)
+    columns = _columns(model, width, given)
     train = _trace(model, columns, True, few)
     by_mode = train.by_mode or columns.label_rate is not None
     return train.spec, (_trace(model, columns, False, few) if by_mode else train).spec
@@ -80,14 +69,8 @@ def trace(
     model: torch.nn.Module,
     width: int,
     training: bool,
-    data: EdgeData = NO_EDGE_DATA,
-    weighted: bool = False,
     few: tuple[int, int] | None = None,
-    types: VertexTypes | None = None,
-    vertices: int | None = None,
-    groups: int | None = None,
-    label_rate: float | None = None,
-    further: tuple[str, ...] = (),
+    **given: Unpack[GivenColumns],
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -97,16 +80,11 @@ def trace(
             traced too, and for a graph with types of vertices one that takes `x_dict` and `edge_index_dict`. The model's
             attributes are not changed.
         training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
-        width: as in `lotan.tracing.graph_columns.GraphColumns`, which names the columns of the graph.
-        data: as there.
-        weighted: as there.
+        width: the width of the vertices' features.
         few: the numbers of vertices and edges of a graph that has few of them, see `few_of`; None for other graphs.
-        types: as in `GraphColumns`.
-        vertices: the number of the graph's vertices; None if it is not known. A torch.nn.Embedding of so many rows has a row
-            for each vertex.
-        groups: as there.
-        label_rate: as there.
-        further: as there.
+        given: the other columns of the graph, as the fields of `lotan.tracing.graph_columns.GraphColumns` describe them. Of
+            these, `vertices` is the number of the graph's vertices, or None if it is not known. A torch.nn.Embedding of so
+            many rows has a row for each vertex.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -118,31 +96,16 @@ def trace(
         >>> sum(call.op == "lotan.aggregate" for call in spec.calls)
         2
     """
-    return _trace(
-        model, _columns(model, width, data, weighted, types, vertices, groups, label_rate, further), training, few
-    ).spec
+    return _trace(model, _columns(model, width, given), training, few).spec
 
 
-def _columns(
-    model: torch.nn.Module,
-    width: int,
-    data: EdgeData,
-    weighted: bool,
-    types: VertexTypes | None,
-    vertices: int | None,
-    groups: int | None,
-    label_rate: float | None = None,
-    further: tuple[str, ...] = (),
-) -> GraphColumns:
+def _columns(model: torch.nn.Module, width: int, given: GivenColumns) -> GraphColumns:
     """Return the columns on which a model is traced, or refuse a model that no trace could follow."""
     _require_plain_weights(model)
     _require_float32(model)
     _require_no_hooks(model)
-    return _with_learned(
-        GraphColumns(width, data, weighted, types, groups=groups, label_rate=label_rate, further=further),
-        learned_rows(model, vertices),
-        vertices,
-    )
+    vertices = given.pop("vertices", None)
+    return _with_learned(GraphColumns(width, **given), learned_rows(model, vertices), vertices)
 
 
 def _with_learned(columns: GraphColumns, learned: tuple[str, ...], vertices: int | None) -> GraphColumns:

@@ -21,7 +21,7 @@ from lotan.stages.neighbours import neighbour_attention, neighbour_rows, neighbo
 from lotan.stages.quantile import quantile
 from lotan.stages.recurrent import recurrent
 from lotan.stages.row_wise import DTYPES, overload
-from lotan.tracing.learned import VertexNumbers, rows_for, vertices_of
+from lotan.tracing.learned import VertexNumbers, count_of_rows, rows_for
 from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
@@ -285,7 +285,7 @@ def _differences(
     gradients: bool,
 ) -> list[str]:
     """Return in what a model and its trace differ, in words."""
-    vertices, parameters = vertices_of(spec, parameters), rows_for(parameters, spec.learned, len(sample.features))
+    vertices, parameters = count_of_rows(spec, parameters), rows_for(parameters, spec.learned, len(sample.features))
     mine, theirs = _copies(parameters), _copies(parameters)
     graph = replace(sample, index=sample.index.clone()).graph()
     features = sample.features

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.vertex_types import VertexTypes
+
+
+class GivenColumns(TypedDict, total=False):
+    """The fields of `GraphColumns` that callers of a trace give beside the width, each with its default if it is left out."""
+
+    data: EdgeData
+    weighted: bool
+    types: VertexTypes | None
+    vertices: int | None  # the number of the graph's vertices, also if no parameter has a row for each
+    groups: int | None
+    label_rate: float | None
+    further: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,6 @@ def rows_for(
     return found
 
 
-def vertices_of(spec: Spec, parameters: Mapping[str, Tensor]) -> int | None:
-    """Return the number of vertices that a model with learned rows was made for, or None for other models."""
+def count_of_rows(spec: Spec, parameters: Mapping[str, Tensor]) -> int | None:
+    """Return the number of learned rows of a model, one for each vertex of its graph, or None if it has none."""
     return next((len(parameters[name]) for name in spec.learned), None)

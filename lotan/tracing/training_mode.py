@@ -13,7 +13,7 @@ FLAG = "training"
 
 @contextmanager
 def in_mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
-    """Put a model into training or evaluation for the block, and every module of it back into its own mode after it."""
+    """Put a model into training or evaluation mode for the block. Afterwards every module has its own mode again."""
     flags = [(module, module.training) for module in model.modules()]
     model.train(training)
     try:

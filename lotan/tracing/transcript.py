@@ -355,6 +355,8 @@ class Transcript(MovedRowsWriter):
         assert isinstance(source, Node)
         assert isinstance(item, int)
         name = str(source.target).removeprefix("aten.")
+        if name in EXTREMES and item and not node.users:
+            return  # nobody reads the places of these numbers
         if name in EXTREMES and not item and (reduction := self._reduction_of_extreme(source)) is not None:
             self._reduce(node, reduction, source.args[0])
         elif name in EXTREMES:

@@ -66,7 +66,7 @@ class TypeTotals:
         return self.write("aten.eq.Scalar", (number, self.number), FLAG)
 
     def of_others(self, x: Ref, shape: tuple[int, ...], value: float) -> Ref:
-        """Return rows [num_vertices, *shape] in which those of other types have a number in all places."""
+        """Return rows [num_vertices, *shape] in which all numbers of vertices of other types are `value`."""
         here = self._reshaped(self._here(), shape, "bool")
         return self.write("aten.where.ScalarOther", (here, x, value), ValueType("vertex", shape))
 

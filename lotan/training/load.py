@@ -55,7 +55,7 @@ def load_between(before: Reading, after: Reading, cores: int) -> float:
 
 @dataclass
 class LoadWatch:
-    """Compares two readings: one when it is made, one when it is asked."""
+    """Tells how busy other programs were, from a reading when it is made and one when it is asked."""
 
     read: Callable[[], Reading] = read_machine
     before: Reading = field(init=False)

@@ -75,10 +75,11 @@ class Trainer:
     """Trains a model on a graph.
 
     Args:
-        model: Any `torch.nn.Module` whose `forward(x, graph)` composes `lotan.nn` layers and row-wise torch operators, or
-            whose forward takes `x`, `edge_index` (or `adj_t`) and `edge_weight` by these names, as PyG's models do.
-            It is trained in place: after `fit` it holds the best weights.
-        graph: The graph with its features, labels and splits.
+        model: Any `torch.nn.Module` whose `forward(x, graph)` composes `lotan.nn` layers and row-wise torch operators. Or a
+            model as PyG has them, whose forward takes `x`, `edge_index` (or `adj_t`), `edge_weight`, `edge_attr`,
+            `edge_type` and `batch` by these names, or one `data`; for a `lotan.HeteroGraph`, `x_dict` and
+            `edge_index_dict`. It is trained in place: after `fit` it holds the best weights.
+        graph: The `lotan.Graph` or `lotan.HeteroGraph` with features, labels and splits.
         options: The fields of `lotan.TrainerConfig`, such as `optimizer`, `epochs`, `engine`.
 
     Raises:

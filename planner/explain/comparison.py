@@ -26,7 +26,7 @@ Pair = tuple[Box | None, Box | None]
 
 @dataclass(frozen=True)
 class Named:
-    """A plan with the name that it has beside another."""
+    """A plan with the name that a comparison gives it."""
 
     name: str
     planned: Planned

@@ -112,10 +112,12 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     graph = data["graph"]
     reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
     weights = f"; weights: {data['weights']}" if "weights" in data else ""
-    sizes = f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features{weights}"
+    sizes = f"{graph['vertices']:,} vertices, {graph['edges']:,} edges"
+    features = f"{graph['width']:,} features{weights}"
     batch = data.get("batch")
+    what, said = ("Batch", f"{_batch(batch)}; {sizes} estimated") if batch else ("Graph", sizes)
     return {
-        **({"Batch": f"{_batch(batch)}; {sizes} estimated"} if batch else {"Graph": sizes}),
+        what: f"{said}, {features}",
         **({"Types": data["types"]} if "types" in data else {}),
         **({"Rows": f"{_learned(data)}; {_changed(batch)}"} if "learned" in data else {}),
         "Engine": f"{data['engine']}{reason}",

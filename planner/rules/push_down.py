@@ -58,7 +58,7 @@ def _reason(message: Node) -> str:
     on_edges = _on_edges(message)
     parameters = [child.name for node in on_edges for child in node.children if isinstance(child, Parameter)]
     if parameters:
-        return f"uses parameter {parameters[0]} on edges; write what it is for as functions of x_j and x_i apart"
+        return f"uses parameter {parameters[0]} on edges; write that part as a function of x_j and one of x_i, and combine both"
     if any(isinstance(node, Draw) for node in on_edges):
         return "draws random numbers for every edge; drop numbers of x instead"
     if any(isinstance(node, EdgeSoftmax) for node in on_edges):

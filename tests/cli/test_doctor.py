@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import lotan
 from lotan.cli import checks as doctor
 from lotan.cli import main
+from lotan.engines.blocks import facade
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -172,7 +172,7 @@ def test_a_missing_jar_is_a_warning_with_the_command_that_builds_it(tmp_path, mo
 @pytest.mark.skipif(not doctor.JAR.is_file(), reason="the jar is not built: make jar")
 def test_the_jar_does_a_tiny_job(spark, monkeypatch):
     assert only(doctor.check_jar()).status == "ok"
-    monkeypatch.setattr(lotan, "__version__", "9.9.9")
+    monkeypatch.setattr(facade, "__version__", "9.9.9")
     finding = only(doctor.check_jar())
     assert finding.status == "warning"
     assert "the package is 9.9.9" in finding.found

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 import lotan.nn
+from lotan.errors import ModelError
 from lotan.nn import EdgeIndex, GCNConv
 from lotan.tracing import forget_traces, trace
-from planner.spec import Call, RowCount, Spec
+from planner.spec import GREATEST, Call, RowCount, Spec
 from tests.nn.graphs import random_graph
 from tests.nn.own_layers import Weighted
 from tests.nn.parity import assert_close
@@ -176,6 +177,24 @@ def test_messages_carry_their_edge_set() -> None:
     for name, edges in (("GCN", "self_loops"), ("GraphSAGE", "graph")):
         aggregate = call_of(traced(name, training=True)[1], "lotan.aggregate")
         assert aggregate.arguments[-1] == edges
+
+
+class LessTheGreatest(torch.nn.Module):
+    """Rows less the greatest numbers of all rows, of which torch also gives the places."""
+
+    def __init__(self, read_places: bool = False) -> None:
+        super().__init__()
+        self.conv, self.read_places = GCNConv(6, 3), read_places
+
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        greatest, places = x.max(dim=0)
+        return self.conv(x - greatest + (places * 0.1 if self.read_places else 0.0), graph)
+
+
+def test_the_greatest_numbers_of_all_rows_are_followed_and_their_places_are_not() -> None:
+    assert any(call.op == GREATEST for call in trace(LessTheGreatest(), 6, training=True).calls)
+    with pytest.raises(ModelError, match="argmax along dimension 0 mixes rows"):
+        trace(LessTheGreatest(read_places=True), 6, training=True)
 
 
 def test_a_single_convolution_is_a_model() -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import lotan
 from lotan.errors import EngineError
 from lotan.hosts.jar import BUILD, require_jar
+from lotan.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +30,9 @@ def facade(spark: SparkSession) -> Any:
             f"this Spark session has no lotan jar; start it, in a fresh process, with .config('spark.jars', '{jar}'), "
             f"or spark-submit --jars {jar}"
         ) from None
-    if version != lotan.__version__:
+    if version != __version__:
         raise EngineError(
-            f"this Spark session has the lotan jar of version {version}, the package is {lotan.__version__}; start it, in a "
+            f"this Spark session has the lotan jar of version {version}, the package is {__version__}; start it, in a "
             f"fresh process, with .config('spark.jars', '{require_jar()}'), having built that with: {BUILD}"
         )
     return found
