@@ -24,6 +24,11 @@ SPARK_ARGUMENTS = frozenset(("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"))
 """Environment variables with which a session may have jars that we do not know of."""
 
 
+ROOM_TO_KEEP = 3
+"""How many times a run's estimated memory must be free, so that it may keep what it frees: it has then taken up to twice as
+much."""
+
+
 def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Start an engine. Closing it stops all that was started. Engines are imported here, since local needs no Spark.
 
@@ -38,13 +43,16 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
+    from lotan.memory.free import free_memory
     from lotan.memory.limit import MemoryLimit
     from lotan.memory.mapped import check_room
 
     limit, whole = MemoryLimit.of(config).bytes, needs.in_memory or needs.least
     if on_disk := needs.spills(limit):
         check_room(needs.on_disk)
-    return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - whole), on_disk=on_disk)
+    spare = None if limit is None else max(0, limit - whole)
+    keeps_freed = limit is None and ROOM_TO_KEEP * needs.peak <= free_memory()
+    return LocalEngine(config.chunk_rows, spare=spare, on_disk=on_disk, keeps_freed=keeps_freed)
 
 
 def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
@@ -29,6 +30,7 @@ from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.memory.mapped import MappedMemory
+from lotan.memory.trim import freed_memory_kept
 from lotan.stages.edges import reduce_edges
 from lotan.stages.spill_file import SpillFile
 from planner.batch import content_names
@@ -63,6 +65,8 @@ class LocalEngine(Engine):
         spare: The bytes beyond the plan's needs for columns that the graph keeps for other plans; None: no limit.
         on_disk: True if columns and saved values lie in files, in the folder of temporary files. Their pages count as
             memory of this process only while a chunk of them is worked on.
+        keeps_freed: True if memory that operators free is kept for the next ones until the engine is closed, which takes
+            less time and up to twice the memory.
     """
 
     traits = TRAITS
@@ -73,8 +77,12 @@ class LocalEngine(Engine):
         threads: int | None = None,
         spare: int | None = None,
         on_disk: bool = False,
+        keeps_freed: bool = False,
     ) -> None:
         self._chunk_rows = chunk_rows
+        self._until_closed = ExitStack()
+        if keeps_freed:
+            self._until_closed.enter_context(freed_memory_kept())
         self._crew = Crew(threads)
         self._mapped = MappedMemory() if on_disk else None
         self._file = SpillFile() if on_disk else None
@@ -190,6 +198,7 @@ class LocalEngine(Engine):
             self._mapped, self._file = MappedMemory(self._mapped.folder), SpillFile()
         self._columns = Columns(self._mapped)
         self._crew.close()
+        self._until_closed.close()
 
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
         """Sum a column along edges by a sparse product. [vertices, *shape] -> [vertices, *shape]."""
