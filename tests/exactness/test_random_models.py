@@ -231,6 +231,7 @@ ELSEWHERE = {
     "keep_or_recompute": "tests/exactness/test_blocks.py",  # on engines with workers
     "push_down_totals": "tests/exactness/test_norms.py",  # on models with statistics over all vertices
     "sum_in_stages": "tests/exactness/test_norms.py",
+    "split_relations": "tests/exactness/test_edge_data.py",  # on models that sum by relation
 }
 """Rules that fire on no drawn model on `local`, and what has them fire."""
 

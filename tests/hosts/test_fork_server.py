@@ -19,13 +19,16 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.processes
 
-ENVIRONMENT = child_environment(threads=1)
+
+def environment() -> dict[str, str]:
+    """What it is now: libraries that other tests load add variables."""
+    return child_environment(SessionSettings().threads)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded() -> Iterator[fork_server.ForkServer]:
     """One server for the tests of this file that do not harm it."""
-    server = fork_server.shared(ENVIRONMENT)
+    server = fork_server.shared(environment())
     yield server
     fork_server.free(server)
 
@@ -34,7 +37,7 @@ def test_a_worker_reports_its_start_and_its_end(
     loaded: fork_server.ForkServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its error goes to the standard error of the process that asked, whenever the server was started."""
-    worker = loaded.start(["--router", "tcp://127.0.0.1:9", "--keys", "/nowhere"], ENVIRONMENT)
+    worker = loaded.start(["--router", "tcp://127.0.0.1:9", "--keys", "/nowhere"], environment())
     assert worker.wait(30) == 1
     assert worker.returncode == worker.poll() == 1
     assert "/nowhere" in capfd.readouterr().err
@@ -54,7 +57,7 @@ def test_a_worker_has_the_folder_and_the_variables_of_who_asks(
 def test_a_worker_ends_with_its_standard_input_or_by_a_signal(loaded: fork_server.ForkServer) -> None:
     with Session(SessionSettings(workers=1, respawns=0)) as session:
         words = ["--router", session.endpoint.address, "--exit-with-parent"]
-        left, killed = loaded.start(words, ENVIRONMENT), loaded.start(words, ENVIRONMENT)
+        left, killed = loaded.start(words, environment()), loaded.start(words, environment())
         with pytest.raises(subprocess.TimeoutExpired):
             left.wait(0.01)
         left.stdin.close()
@@ -65,7 +68,10 @@ def test_a_worker_ends_with_its_standard_input_or_by_a_signal(loaded: fork_serve
 
 
 def test_sessions_share_a_server_unless_libraries_read_other_variables(loaded: fork_server.ForkServer) -> None:
-    same, other = fork_server.shared({**ENVIRONMENT, "ANY": "thing"}), fork_server.shared(child_environment(threads=2))
+    same, other = (
+        fork_server.shared({**environment(), "ANY": "thing"}),
+        fork_server.shared(child_environment(threads=2)),
+    )
     assert same is loaded
     assert other is not loaded
     fork_server.free(same)
@@ -90,7 +96,7 @@ def test_a_server_that_has_ended_is_named() -> None:
     server.process.kill()
     server.process.wait()
     with pytest.raises(EngineError, match="the process that starts the workers has ended"):
-        server.start([], ENVIRONMENT)
+        server.start([], environment())
     fork_server.free(server)
 
 
