@@ -258,7 +258,7 @@ class DropoutOfParameters(Model):
 
 class Pair(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> tuple[Tensor, Tensor]:
-        return self.lin(x), x  # forward returns a tuple of 2 | penalty=
+        return self.lin(x), x  # forward returns a tuple of 2 | loss=
 
 
 class Number(Model):
