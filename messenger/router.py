@@ -16,13 +16,13 @@ from messenger.assignment import Assignment
 from messenger.errors import FrameError
 from messenger.fields import Kind
 from messenger.frames import Envelope, Frame, Message, encode, peek
+from messenger.hub_loop import take_messages
 from messenger.joining import COORDINATOR_ROLE, DEALER_ROLE, WORKER_ROLE
 from messenger.settings import Settings
 from messenger.transport import COORDINATOR, ROUTER, Hub
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.1  # the Router checks this often whether `stop` was called
 PROBE_BEATS = 16  # heartbeats between two checks that a Dealer with open work is still connected
 IDLE_PROBE_BEATS = 1024  # the same for Dealers without open work, whose queue is only emptied by their next task
 
@@ -87,15 +87,8 @@ class Router:
 
     def run(self) -> None:
         """Route messages until `stop` is called or the coordinator sends STOP."""
-        next_beat = time.monotonic()
         try:
-            while not self._stopping.is_set():
-                received = self._hub.receive(max(0.0, min(next_beat - time.monotonic(), TICK_SECONDS)))
-                if received is not None:
-                    self._take(*received)
-                if time.monotonic() >= next_beat:
-                    self._beat()
-                    next_beat = time.monotonic() + self._settings.heartbeat_seconds
+            take_messages(self._hub, self._stopping, self._settings, self._take, self._beat)
         finally:
             self._broadcast(Message(Kind.STOP))
             self._hub.close()

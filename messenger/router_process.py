@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from messenger.errors import MessengerError
-from messenger.keys import ROUTER_NAME, CurveKeys, allowed_keys
 from messenger.parent import when_stdin_ends
 from messenger.router import Router
 from messenger.settings import Settings
-from messenger.sockets import ZmqHub
+from messenger.sockets import open_hub
 
 
 def serve(
@@ -42,9 +41,7 @@ def serve(
         MessengerError: the Router cannot listen on the address.
     """
     settings = settings or Settings()
-    keys = CurveKeys.load(keys_directory, ROUTER_NAME) if keys_directory is not None else None
-    allowed = allowed_keys(keys_directory) if keys_directory is not None else frozenset()
-    router = Router(ZmqHub(bind, settings, keys, allowed), settings)
+    router = Router(open_hub(bind, keys_directory, settings), settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: router.stop())
     if exit_with_parent:

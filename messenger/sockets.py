@@ -13,6 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 import zmq
 import zmq.auth.thread
@@ -21,7 +22,7 @@ from zmq.utils.monitor import recv_monitor_message
 from messenger.endpoint import Endpoint
 from messenger.errors import AddressInUseError, DeadlineError, MessengerError
 from messenger.frames import Frame
-from messenger.keys import CurveKeys, check_bind
+from messenger.keys import ROUTER_NAME, CurveKeys, allowed_keys, check_bind
 from messenger.settings import Settings
 from messenger.transport import Received
 
@@ -46,6 +47,17 @@ def connect(endpoint: Endpoint, identity: bytes, settings: Settings) -> ZmqLink:
         MessengerError: the address or a key is malformed.
     """
     return ZmqLink(endpoint, identity, settings)
+
+
+def open_hub(bind: str, keys_directory: Path | None, settings: Settings) -> ZmqHub:
+    """Return a hub that listens on an address, with the keys of a directory if one is given.
+
+    Raises:
+        MessengerError: the address or a key is unusable.
+    """
+    if keys_directory is None:
+        return ZmqHub(bind, settings)
+    return ZmqHub(bind, settings, CurveKeys.load(keys_directory, ROUTER_NAME), allowed_keys(keys_directory))
 
 
 class ZmqLink:

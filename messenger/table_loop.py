@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 
 import numpy as np
 
 from messenger.errors import FrameError, RowTableError, TableFullError
 from messenger.fields import Kind
 from messenger.frames import Frame, Message, decode, encode
+from messenger.hub_loop import take_messages
 from messenger.joining import USER_ROLE, peer_name
 from messenger.row_files import RowFiles
 from messenger.row_table import RowTable
@@ -23,8 +23,6 @@ from messenger.settings import Settings
 from messenger.transport import ROUTER, Hub
 
 log = logging.getLogger(__name__)
-
-TICK_SECONDS = 0.1  # the loop checks this often whether `stop` was called
 
 
 class TableLoop:
@@ -63,19 +61,15 @@ class TableLoop:
 
     def run(self) -> None:
         """Answer messages until `stop` is called."""
-        next_beat = time.monotonic()
         try:
-            while not self._stopping.is_set():
-                received = self._hub.receive(max(0.0, min(next_beat - time.monotonic(), TICK_SECONDS)))
-                if received is not None:
-                    self._take(*received)
-                if time.monotonic() >= next_beat:
-                    self._missed += 1
-                    next_beat = time.monotonic() + self._settings.heartbeat_seconds
+            take_messages(self._hub, self._stopping, self._settings, self._take, self._beat)
         finally:
             self._hub.close()
             if self._files is not None:
                 self._files.close()
+
+    def _beat(self) -> None:
+        self._missed += 1
 
     def _take(self, identity: bytes, frames: list[Frame]) -> None:
         try:

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from messenger.errors import MessengerError
-from messenger.keys import ROUTER_NAME, CurveKeys, allowed_keys
 from messenger.parent import when_stdin_ends
 from messenger.row_files import RowFiles
 from messenger.settings import Settings
-from messenger.sockets import ZmqHub
+from messenger.sockets import open_hub
 from messenger.table_loop import TableLoop
 
 
@@ -46,10 +45,8 @@ def serve(
         MessengerError: the table cannot listen on the address, or its files cannot be used.
     """
     settings = settings or Settings()
-    keys = CurveKeys.load(keys_directory, ROUTER_NAME) if keys_directory is not None else None
-    allowed = allowed_keys(keys_directory) if keys_directory is not None else frozenset()
     files = None if folder is None else RowFiles(folder)
-    loop = TableLoop(ZmqHub(bind, settings, keys, allowed), settings, limit, files)
+    loop = TableLoop(open_hub(bind, keys_directory, settings), settings, limit, files)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
     orphaned = threading.Event()
