@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,20 @@ def expanded(path: str | Path) -> Path:
 
 class DamagedError(LotanError):
     """A file that torch cannot read, because it is cut short, overwritten, or never was a file of torch's."""
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder until the descriptor is closed or its process ends; False if another holder has it.
+
+    Where the file system has no locks, nothing is locked, and the answer is True.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:

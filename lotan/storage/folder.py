@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import xxhash
 
 from lotan.errors import StorageError
-from lotan.files import write_atomically
+from lotan.files import lock, write_atomically
 from lotan.memory.mapped import IN_MEMORY, file_system
 
 PREFIX = "lotan-storage-"
@@ -46,24 +46,16 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
     descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
     try:
-        _lock(folder, descriptor)
+        if not lock(descriptor):
+            raise StorageError(
+                f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
+            )
         _check_disk(folder)
         yield folder
     finally:
         os.close(descriptor)
         if own is not None:
             shutil.rmtree(own, ignore_errors=True)
-
-
-def _lock(folder: Path, descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StorageError(
-            f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
-        ) from None
-    except OSError:
-        return  # the file system has no locks
 
 
 def _check_disk(folder: Path) -> None:
@@ -97,7 +89,7 @@ def check_room(folder: Path, size: int, of: str) -> None:
     Args:
         folder: The folder.
         size: The bytes that will be written.
-        of: What they are, for the error.
+        of: The name of these bytes, for the error.
 
     Raises:
         StorageError: If it has not.

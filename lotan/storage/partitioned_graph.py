@@ -256,7 +256,7 @@ def open_partitioned(
     Args:
         folder: The folder, which the caller has claimed.
         reader: The links.
-        summary: What a pass over them has told.
+        summary: The counts that a pass over them has made.
         partitions: The number of partitions.
         seed: The seed of the partition of each vertex.
 

@@ -8,7 +8,6 @@ checkpoint exists whenever the process or the machine dies. The files hold only 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import warnings
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 
 from lotan.errors import LotanError
-from lotan.files import DamagedError, force_directory, read_data, write_atomically
+from lotan.files import DamagedError, force_directory, lock, read_data, write_atomically
 
 FORMAT = 1
 LAST, BEST, PREVIOUS = "last.pt", "best.pt", "last.previous.pt"
@@ -124,22 +123,13 @@ def claimed(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise _not_writable(directory, error) from error
     try:
-        _lock(directory, descriptor)
+        if not lock(descriptor):
+            raise CheckpointError(
+                f"another run writes its checkpoints to {directory}; wait for its end, or name another directory"
+            )
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(directory: Path, descriptor: int) -> None:
-    """Lock the directory until the descriptor is closed or its process ends."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CheckpointError(
-            f"another run writes its checkpoints to {directory}; wait for its end, or name another directory"
-        ) from None
-    except OSError:
-        return  # the file system has no locks
 
 
 def put_aside(directory: Path) -> None:
