@@ -96,9 +96,10 @@ class ForkedProcess:
         if self.poll() is None and b"\n" in self._lines:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        elif self.returncode is None:
+        else:
             with self._lock:
-                self._end(-signal.SIGKILL)
+                if self.returncode is None:
+                    self._end(-signal.SIGKILL)
 
 
 class ForkServer:

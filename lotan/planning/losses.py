@@ -26,7 +26,7 @@ def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig, furth
         task: The task.
         outputs: The width of the model's output.
         config: The settings of the run.
-        further: What the model returns beside its output, for the loss to read.
+        further: The values that the model returns beside its output, which the loss reads.
 
     Raises:
         ConfigurationError: If the loss, the class weights or a metric does not fit the task or the outputs.

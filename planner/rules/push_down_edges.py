@@ -8,13 +8,11 @@ from planner.edge_values import EdgeValues, ObstacleError, check_depth, column, 
 from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
 from planner.patterns import copied_source, divided_by_degree, has_degree
+from planner.products import FACTORS
 from planner.rule import NodeRule
 from planner.spec import ValueType
 from planner.steps.edge_sum import EdgeSum
 from planner.steps.scaled_propagate import ScaledPropagate
-
-FACTORS = 16
-"""The most factors into which a product is taken apart. In a chain such as z = y * y, w = z * z they double each time."""
 
 
 def push_down_edges(node: Node) -> Node | None:
