@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch
+from apart import write_parts
 from pyarrow import parquet
 
 import lotan
@@ -180,20 +181,10 @@ def main() -> None:
         except GraphError as error:
             raise SystemExit(f"nothing is measured: {error}") from error
         print("\n".join(found[part]), f"\n{time.perf_counter() - started:.0f} s", flush=True)
-    place = options.out or RESULTS
     command = shlex.join(["python", "benchmarks/partitions.py", *sys.argv[1:]])
     machine = f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
     said = f"`{command}` on {machine}, {torch.get_num_threads()} threads; beside it ran {options.load}."
-    sections = _sections(place) | {part: "\n".join([TEXTS[part], "", *found[part], "", said]) for part in found}
-    place.parent.mkdir(exist_ok=True)
-    place.write_text("\n\n".join([TITLE, *(sections[part] for part in PARTS if part in sections)]) + "\n")
-
-
-def _sections(place: Path) -> dict[str, str]:
-    """The sections that a file has already, by part."""
-    texts = place.read_text().split("\n\n## ")[1:] if place.exists() else []
-    heads = {TEXTS[part].partition("\n")[0]: part for part in PARTS}
-    return {heads[f"## {text.partition(chr(10))[0]}"]: f"## {text.rstrip()}" for text in texts}
+    write_parts(options.out or RESULTS, TITLE, TEXTS, {part: [*lines, "", said] for part, lines in found.items()})
 
 
 if __name__ == "__main__":
