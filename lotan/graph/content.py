@@ -11,6 +11,7 @@ from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.given_tables import is_connect
+from lotan.graph.given_types import GivenTypes
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import TrainingWeights, training_weights
 from lotan.graph.link_parts import LinkParts, link_parts, parts_of_tables
@@ -69,6 +70,11 @@ class GraphContent:
     def vertex_types(self) -> VertexTypes | None:
         """The types of vertices and the relations of a graph that has several, or None."""
         return None if self._source.types is None else self._source.types.types
+
+    @property
+    def given_types(self) -> GivenTypes | None:
+        """The types of vertices with the ids that they were given with, or None if the graph has one type."""
+        return self._source.types
 
     @cached_property
     def names(self) -> ColumnNames:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from lotan.errors import GraphError
@@ -31,13 +32,58 @@ class GivenTypes:
     """The types of vertices of a graph, and how to find the ids that its tables were given with."""
 
     types: VertexTypes
-    id_type: str  # Spark's name for the type of the ids of the vertices that have labels
+    id_types: tuple[str, ...]  # Spark's names for the types of the ids, by type of vertices
     ids: tuple[npt.NDArray[Any], ...] = ()  # in memory: the sorted ids of each type
+
+    @property
+    def id_type(self) -> str:
+        """Spark's name for the type of the ids of the vertices that have labels."""
+        return self.id_types[self.types.target]
 
     @property
     def first(self) -> int:
         """The number of the first vertex of the type that has labels, in memory."""
         return sum(len(ids) for ids in self.ids[: self.types.target])
+
+    def joint_id(self, vertex: int | str) -> int | str | None:
+        """Return the id in the table of all vertices of a vertex that has labels, or None if there is no such vertex.
+
+        In Spark, an id for which there is no vertex is not found out.
+
+        Args:
+            vertex: the id that the vertex was given with.
+        """
+        if isinstance(vertex, str) != (self.id_type == "string"):
+            return None
+        if not self.ids:
+            return f"{self.types.task}{SEPARATOR}{vertex}"
+        ids = self.ids[self.types.target]
+        place = int(np.searchsorted(ids, np.array([vertex], dtype=object if self.id_type == "string" else np.int64))[0])
+        return self.first + place if place < len(ids) and ids[place] == vertex else None
+
+    def given_ids(self, joint: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the types of vertices, and the ids that they were given with.
+
+        Args:
+            joint: their ids in the table of all vertices.
+
+        Returns:
+            The names of the types [rows], and the ids [rows], both as objects.
+        """
+        if self.ids:
+            ends = np.cumsum([len(ids) for ids in self.ids])
+            number = np.searchsorted(ends, joint, side="right")
+            firsts = ends - [len(ids) for ids in self.ids]
+            given = [self.ids[kind][one - firsts[kind]] for kind, one in zip(number, joint, strict=True)]
+            names = [self.types.names[kind] for kind in number]
+        else:
+            parts = [str(one).split(SEPARATOR, 1) for one in joint]
+            names = [name for name, _ in parts]
+            texts = {name: kind == "string" for name, kind in zip(self.types.names, self.id_types, strict=True)}
+            given = [one if texts[name] else int(one) for name, one in parts]
+        found = np.empty((2, len(joint)), dtype=object)
+        found[0], found[1] = names, [one.item() if isinstance(one, np.generic) else one for one in given]
+        return found[0], found[1]
 
     def of_task(self, frame: pd.DataFrame | DataFrame) -> pd.DataFrame | DataFrame:
         """Return the rows of the vertices of the type that has labels, with the ids that they were given with.

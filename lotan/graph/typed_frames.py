@@ -65,8 +65,10 @@ def source_of(
         edge_features="edge_attr" if found.edge_widths else None,
         edge_type="edge_type",
     )
-    ids = tables[task].schema[own[task].id].dataType.simpleString()
-    given = GivenTypes(found, ids if ids in ("tinyint", "smallint", "int", "string") else "bigint")
+    ids = [tables[name].schema[own[name].id].dataType.simpleString() for name in types]
+    given = GivenTypes(
+        found, tuple(one if one in ("tinyint", "smallint", "int", "string") else "bigint" for one in ids)
+    )
     return Source(chosen, tables=(joined, reduce(DataFrame.unionByName, ends)), types=given), _task(
         tables[task], own[task]
     )

@@ -55,7 +55,7 @@ def source_of(
     found = with_attributes(found, [0 if one.edge_attr is None else one.edge_attr.shape[1] for one in of_edges], names)
     flat = tuple(relation for relation, one in zip(relations, of_edges, strict=True) if one.flat)
     found, target = replace(found, flat=flat), columns[found.target]
-    given = GivenTypes(found, sql_type(target.ids), tuple(one.ids for one in columns))
+    given = GivenTypes(found, tuple(sql_type(one.ids) for one in columns), tuple(one.ids for one in columns))
     joined = (
         _joined_vertices(columns, found, firsts),
         _joined_edges(of_edges, weighted, max(found.edge_widths, default=0)),

@@ -54,7 +54,7 @@ def neighbourhood(graph: Graph, vertex: int | str, hops: int, most_edges: int) -
 
     Args:
         graph: The graph.
-        vertex: The vertex's id.
+        vertex: The vertex's id; in a graph of several types, that of a vertex of the type that has labels.
         hops: The number of hops.
         most_edges: The most edges of the part.
 
@@ -63,8 +63,15 @@ def neighbourhood(graph: Graph, vertex: int | str, hops: int, most_edges: int) -
     """
     if isinstance(vertex, bool) or not isinstance(vertex, int | str | np.integer):
         raise _unknown(vertex)
+    if not isinstance(vertex, str) and abs(int(vertex)) >= 2**63:
+        raise _unknown(vertex)
+    types = graph.given_types
+    joint = vertex if types is None else types.joint_id(vertex)
     reader = _InSpark(graph, most_edges) if graph.origin == "spark" else _InMemory(graph)
-    found = {reader.known(vertex): 0}
+    middle = None if joint is None else reader.known(joint)
+    if middle is None:
+        raise _unknown(vertex)
+    found = {middle: 0}
     edges = []
     frontier, count = list(found), 0
     for hop in range(hops + 1):
@@ -99,11 +106,11 @@ class _InMemory:
         self._first = np.searchsorted(self._arrays.dst, ends)  # edges are sorted by destination
 
     def known(self, vertex: int | str) -> Any:
-        """Return the id of a vertex in the type that the reader uses, or raise a GraphError if there is none."""
-        rows = self._rows([vertex]) if isinstance(vertex, str) == (self._arrays.ids.dtype == object) else None
-        if rows is None or self._arrays.ids[rows[0]] != vertex:
-            raise _unknown(vertex)
-        return self._arrays.ids[rows].tolist()[0]
+        """Return the id of a vertex in the type that the reader uses, or None if there is no such vertex."""
+        if isinstance(vertex, str) != (self._arrays.ids.dtype == object):
+            return None
+        rows = self._rows([vertex])
+        return self._arrays.ids[rows].tolist()[0] if self._arrays.ids[rows[0]] == vertex else None
 
     def _rows(self, ids: Any) -> Positions:
         """Return the rows of ids that are in the graph. Other ids get a row as well, so `known` compares the id there."""
@@ -134,10 +141,10 @@ class _InSpark:
         self._most = most_edges
 
     def known(self, vertex: int | str) -> Any:
-        """Return the id of a vertex in the type that the reader uses, or raise a GraphError if there is none."""
+        """Return the id of a vertex in the type that the reader uses, or None if there is no such vertex."""
         text = dict(self._vertices.dtypes)["id"] == "string"
         if isinstance(vertex, str) != text or not self._vertices.where(self._vertices["id"] == vertex).take(1):
-            raise _unknown(vertex)
+            return None
         return vertex if text else int(vertex)
 
     def _named(self, name: str, ids: list[Any]) -> Any:

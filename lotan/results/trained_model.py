@@ -284,7 +284,7 @@ class TrainedModel:
 
         Args:
             graph: The graph.
-            vertex: The vertex's id.
+            vertex: The vertex's id; in a graph of several types, that of a vertex of the type that has labels.
             options: `output` is the number of the class, label or target (default: that of the greatest output).
                 `method` is "integrated_gradients" (Sundararajan et al., ICML 2017), the default, or "gnn_explainer"
                 (Ying et al., NeurIPS 2019). `steps` are those of the integral (default: 64) or of learning the masks
@@ -305,10 +305,6 @@ class TrainedModel:
         """
         if self.decoder is not None:
             raise ModelError("explain_vertex explains labels of vertices; this model was trained on links")
-        if self.spec.vertex_types is not None:
-            raise ModelError(
-                "explain_vertex explains graphs of one type of vertices; this model was trained on several"
-            )
         if self.spec.groups is not None:
             raise ModelError(
                 "explain_vertex explains graphs without groups; this model was trained with a column batch"

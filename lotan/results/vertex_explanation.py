@@ -14,6 +14,7 @@ from torch import Tensor
 from lotan.arguments import described, require_count
 from lotan.errors import ConfigurationError, ModelError
 from lotan.graph import Graph
+from lotan.graph.given_types import GivenTypes
 from lotan.nn.edge_index import EdgeIndex
 from lotan.planning.learned import by_id
 from lotan.results.explanation_picture import picture
@@ -42,6 +43,9 @@ class VertexExplanation:
     With integrated gradients, influences have the unit of the output (of a logit, or of a target) and a sign. Those of
     all vertices together are the output less that with features of 0; those of all edges are the output less that
     without messages. With GNNExplainer, they are the masks, from 0 to 1.
+
+    In a graph of several types, ids and features are those of a type. The tables of vertices and features then begin with
+    a column `type`, and that of edges has `src_type`, `relation` and `dst_type`.
     """
 
     vertex: int | str  # the id
@@ -54,11 +58,13 @@ class VertexExplanation:
 
     def __repr__(self) -> str:
         """Describe the explanation by the greatest influences."""
-        edges = [f"{src} -> {dst} {value:+.3g}" for src, dst, value in _rows(self.edges, "src", "dst")]
-        features = [f"{number} {value:+.3g}" for number, value in _rows(self.features, "feature")]
+        _, named, vertex = self._named()
+        edges = [f"{src} -> {dst} {value:+.3g}" for src, dst, value in _rows(named, "src", "dst")]
+        numbers = [name for name in ("type", "feature") if name in self.features]
+        features = [f"{' '.join(map(str, of))} {value:+.3g}" for *of, value in _rows(self.features, *numbers)]
         return "\n".join(
             [
-                f"Output {self.output} of vertex {self.vertex} is {self.value:.4g} ({self.method})",
+                f"Output {self.output} of vertex {vertex} is {self.value:.4g} ({self.method})",
                 f"  vertices {len(self.vertices):,}, edges {len(self.edges):,}",
                 f"  edges     {', '.join(edges)}",
                 f"  features  {', '.join(features)}",
@@ -71,7 +77,19 @@ class VertexExplanation:
         Args:
             most_edges: The most edges that are drawn (default: 40).
         """
-        return picture(self.vertices, self.edges.head(most_edges), self.vertex)
+        vertices, edges, vertex = self._named()
+        return picture(vertices, edges.head(most_edges), vertex)
+
+    def _named(self) -> tuple[pd.DataFrame, pd.DataFrame, int | str]:
+        """Return the tables of vertices and edges, and the vertex in the middle, with the type in ids if there are several."""
+        if "type" not in self.vertices:
+            return self.vertices, self.edges, self.vertex
+        vertices, edges = (
+            table.assign(**{end: table[kind] + " " + table[end].astype(str) for kind, end in ends.items()})
+            for table, ends in ((self.vertices, {"type": "id"}), (self.edges, {"src_type": "src", "dst_type": "dst"}))
+        )
+        (vertex,) = vertices.loc[vertices["hops"] == 0, "id"]
+        return vertices, edges, vertex
 
     def _repr_svg_(self) -> str:
         return self.drawing()
@@ -100,7 +118,7 @@ def explain_vertex(
         loss: The task.
         weights: Parameters and buffers, by name, with learned rows in the order of the graph's vertices.
         graph: The graph.
-        vertex: The vertex's id.
+        vertex: The vertex's id; in a graph of several types, that of a vertex of the type that has labels.
         output: The number of the output; None for the predicted class, or the greatest output.
         method: The method.
         steps: The steps of the method; None for 64 of the integral, or 200 of GNNExplainer.
@@ -123,14 +141,15 @@ def explain_vertex(
     part = neighbourhood(graph, vertex, hops, most_edges)
     if spec.learned:
         weights = by_id(weights, spec.learned, graph.arrays().ids, part.graph.arrays().ids)
-    run = _Output(spec, weights, part)
+    kinds = _Kinds.of(spec, part)
+    run = _Output(spec, weights, part, kinds)
     values = run(run.features, run.ones)
     chosen = _chosen(values, output, loss)
     if method == "integrated_gradients":
         found = _integrated(run, chosen, steps)
     else:
         found = _masks(run, chosen, steps, seed, loss)
-    vertices, edges, features = _tables(part, hops, found)
+    vertices, edges, features = _tables(part, hops, found, kinds, graph.given_types)
     return VertexExplanation(vertex, chosen, float(values[chosen]), method, vertices, edges, features)
 
 
@@ -157,11 +176,31 @@ def _chosen(values: Tensor, output: int | None, loss: LossSpec) -> int:
     return output
 
 
+@dataclass(frozen=True)
+class _Kinds:
+    """The types of the vertices of a part of a graph."""
+
+    number: Tensor  # the number of the type of each vertex, int64 [vertices]; 0 in a graph of one type
+    widths: tuple[int, ...]  # the number of features of each type, with learned rows
+    column: int | None  # the feature that says the type, if there are several
+
+    @staticmethod
+    def of(spec: Spec, part: Neighbourhood) -> _Kinds:
+        features, types = part.graph.arrays().features, spec.vertex_types
+        if types is None:
+            return _Kinds(
+                torch.zeros(len(features), dtype=torch.int64), (features.shape[1] + sum(spec.learned.values()),), None
+            )
+        number = torch.from_numpy(features[:, types.type_column].astype(np.int64))
+        return _Kinds(number, types.widths, types.type_column)
+
+
 class _Output:
     """The outputs of the vertex in the middle, as a function of features and of a mask of the edges' messages."""
 
-    def __init__(self, spec: Spec, weights: Mapping[str, Tensor], part: Neighbourhood) -> None:
+    def __init__(self, spec: Spec, weights: Mapping[str, Tensor], part: Neighbourhood, kinds: _Kinds) -> None:
         arrays = part.graph.arrays()
+        self.kinds = kinds
         self._spec, self._weights, self._middle = spec, weights, part.middle
         # learned rows are explained as further features
         rows = [weights[name].reshape(len(arrays.ids), -1) for name in spec.learned]
@@ -176,6 +215,9 @@ class _Output:
     def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the outputs [outputs]."""
         own, *learned = features.split(self._widths, dim=1)
+        if (column := self.kinds.column) is not None:  # the type of a vertex is no feature that could be another one
+            own = own.clone()
+            own[:, column] = self.kinds.number.to(own.dtype)
         rows_of = {
             name: rows.reshape(-1, *self._weights[name].shape[1:])
             for name, rows in zip(self._spec.learned, learned, strict=True)
@@ -186,10 +228,11 @@ class _Output:
 
 @dataclass(frozen=True)
 class _Influences:
-    """The influences of features [vertices, width], or of each feature of all vertices [width], and of edges [edges]."""
+    """The influences of features and edges."""
 
-    features: Tensor
-    edges: Tensor
+    features: Tensor  # [vertices, width], or [types, width] for masks of each feature of all vertices of a type
+    edges: Tensor  # [edges]
+    are_masks: bool
 
 
 def _integrated(run: _Output, output: int, steps: int) -> _Influences:
@@ -213,27 +256,28 @@ def _integrated(run: _Output, output: int, steps: int) -> _Influences:
     with torch.enable_grad():
         features = integral(run.features, lambda features: run(features, run.ones))
         edges = integral(run.ones, lambda mask: run(run.features, mask))
-    return _Influences(features, edges)
+    return _Influences(features, edges, are_masks=False)
 
 
 def _masks(run: _Output, output: int, steps: int, seed: int, loss: LossSpec) -> _Influences:
     """Learn masks of the edges and of the features that keep the output (GNNExplainer, Ying et al., NeurIPS 2019).
 
-    An edge or a feature without a gradient in the first step has no part in the output. Its mask is 0, as in PyG.
+    Each type of vertices has a mask of its features. An edge or a feature without a gradient in the first step has no part
+    in the output. Its mask is 0, as in PyG.
     """
     generator = torch.Generator().manual_seed(seed)
     spread = (1.0 / len(run.features)) ** 0.5
     masks = [
         (spread * torch.randn(len(run.ones), generator=generator)).requires_grad_(),
-        (0.1 * torch.randn(run.features.shape[1], generator=generator)).requires_grad_(),
+        (0.1 * torch.randn(len(run.kinds.widths), run.features.shape[1], generator=generator)).requires_grad_(),
     ]
     target = run(run.features, run.ones).detach()
     optimizer = torch.optim.Adam(masks, lr=RATE)
-    taking_part = [torch.ones(len(mask), dtype=torch.bool) for mask in masks]
+    taking_part = [torch.ones(mask.shape, dtype=torch.bool) for mask in masks]
     with torch.enable_grad():
         for step in range(steps):
             edges, features = (mask.sigmoid() for mask in masks)
-            lost = _lost(run(run.features * features, edges), target, output, loss)
+            lost = _lost(run(run.features * features[run.kinds.number], edges), target, output, loss)
             if step == 0 and lost.requires_grad:  # else the output depends on no features
                 found = torch.autograd.grad(lost, masks, retain_graph=True, materialize_grads=True)
                 taking_part = [gradient != 0 for gradient in found]
@@ -244,7 +288,7 @@ def _masks(run: _Output, output: int, steps: int, seed: int, loss: LossSpec) -> 
             (lost + size + entropy).backward()
             optimizer.step()
     edges, features = (mask.detach().sigmoid() * there for mask, there in zip(masks, taking_part, strict=True))
-    return _Influences(features, edges)
+    return _Influences(features, edges, are_masks=True)
 
 
 def _lost(values: Tensor, target: Tensor, output: int, loss: LossSpec) -> Tensor:
@@ -266,19 +310,36 @@ def _mean(values: Tensor) -> Tensor:
     return values.sum() / max(1, len(values))
 
 
-def _tables(part: Neighbourhood, hops: int, found: _Influences) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _tables(
+    part: Neighbourhood, hops: int, found: _Influences, kinds: _Kinds, types: GivenTypes | None
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return the tables of an explanation: vertices, edges and features, each with the greatest influence first.
 
     The outermost vertices and edges of the part are left out: they only bring the degrees of other vertices.
     """
     import pandas as pd  # here, because training does not need it
 
-    arrays = part.graph.arrays()
-    of_vertices, of_features = _of_vertices_and_features(part, found)
-    vertices = pd.DataFrame({"id": arrays.ids, "hops": part.hops, "influence": of_vertices})[part.hops <= hops]
-    ends = {"src": arrays.ids[arrays.src], "dst": arrays.ids[arrays.dst]}
-    edges = pd.DataFrame({**ends, "influence": found.edges.numpy()})[part.hops[arrays.dst] < max(1, hops)]
-    features = pd.DataFrame({"feature": np.arange(len(of_features)), "influence": of_features})
+    arrays, influences = part.graph.arrays(), _of_features(found, kinds)
+    features = pd.DataFrame({"feature": np.arange(kinds.widths[0]), "influence": influences[0]})
+    if types is None:
+        of_vertices: dict[str, Any] = {"id": arrays.ids}
+        of_edges: dict[str, Any] = {"src": arrays.ids[arrays.src], "dst": arrays.ids[arrays.dst]}
+    else:
+        assert arrays.edge_type is not None, "edges between several types have the numbers of their relations"
+        names, ids = types.given_ids(arrays.ids)
+        of_vertices = {"type": names, "id": ids}
+        relations = [types.types.relations[number][1] for number in arrays.edge_type]
+        src, dst = arrays.src, arrays.dst
+        of_edges = {"src_type": names[src], "src": ids[src], "relation": relations}
+        of_edges |= {"dst_type": names[dst], "dst": ids[dst]}
+        of_types = [
+            pd.DataFrame({"type": name, "feature": np.arange(len(values)), "influence": values})
+            for name, values in zip(types.types.names, influences, strict=True)
+        ]
+        features = pd.concat(of_types, ignore_index=True)
+    of_vertices |= {"hops": part.hops, "influence": _of_vertices(part, found)}
+    vertices = pd.DataFrame(of_vertices)[part.hops <= hops]
+    edges = pd.DataFrame({**of_edges, "influence": found.edges.numpy()})[part.hops[arrays.dst] < max(1, hops)]
     return _ranked(vertices), _ranked(edges), _ranked(features)
 
 
@@ -287,15 +348,24 @@ def _ranked(table: pd.DataFrame) -> pd.DataFrame:
     return order.reset_index(drop=True)
 
 
-def _of_vertices_and_features(part: Neighbourhood, found: _Influences) -> tuple[Numbers, Numbers]:
-    """Return the influence of each vertex [vertices] and of each feature [width]."""
-    influences = found.features.numpy()
-    if influences.ndim == 2:
-        return influences.sum(1), influences.sum(0)
+def _of_features(found: _Influences, kinds: _Kinds) -> list[Numbers]:
+    """Return the influences of the features of each type of vertices, [width of the type]."""
+    influences = found.features
+    if not found.are_masks:
+        of_types = torch.zeros(len(kinds.widths), influences.shape[1], dtype=influences.dtype)
+        influences = of_types.index_add(0, kinds.number, influences)
+    return [values[:width].numpy() for values, width in zip(influences, kinds.widths, strict=True)]
+
+
+def _of_vertices(part: Neighbourhood, found: _Influences) -> Numbers:
+    """Return the influence of each vertex [vertices]."""
+    if not found.are_masks:
+        influences: Numbers = found.features.sum(1).numpy()
+        return influences
     # There is one mask for the features of all vertices. A vertex has the greatest mask among its edges.
     arrays = part.graph.arrays()
     of_vertices = np.zeros(len(part.hops))
     for ends in (arrays.src, arrays.dst):
         np.maximum.at(of_vertices, ends, found.edges.numpy())
     of_vertices[part.middle] = 1.0
-    return of_vertices, influences
+    return of_vertices

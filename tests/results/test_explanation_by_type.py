@@ -1,0 +1,132 @@
+"""Explanations in a graph of several types of vertices: against autograd on PyG's own model and data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+
+import lotan
+from lotan.errors import GraphError, ModelError
+from lotan.results.run import Run
+from tests.tracing.hetero_models import RELATIONS, WIDTHS, made, messy_data, with_attributes
+
+pytestmark = pytest.mark.thorough
+
+STEPS = 8
+EXPLAINED = ["HeteroConv", "to_hetero with BatchNorm", "HGT", "RGCN", "attributes"]
+
+
+def data_with_ids(name: str) -> HeteroData:
+    """Random data whose ids are not the positions of the rows: whole numbers, which several types have, and texts."""
+    data = with_attributes() if name == "attributes" else messy_data()
+    data["paper"].n_id = torch.arange(data["paper"].num_nodes) * 10
+    data["author"].n_id = torch.arange(data["author"].num_nodes) * 10
+    return data
+
+
+def trained(name: str) -> tuple[Run, HeteroData]:
+    data = data_with_ids(name)
+    graph = lotan.HeteroGraph.from_pyg(data)
+    return lotan.Trainer(made(name), graph, epochs=1, engine="local", progress=False).fit(), data
+
+
+def outputs(model: torch.nn.Module, data: HeteroData, x_dict: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    """The output of PyG's model for all papers."""
+    attributes = {"edge_attr_dict": data.edge_attr_dict} if name == "attributes" else {}
+    found = model(x_dict, data.edge_index_dict, **attributes)
+    return found["paper"] if isinstance(found, dict) else found
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_influences_are_the_integrated_gradients_of_the_whole_graph(name: str) -> None:
+    run, data = trained(name)
+    model = made(name).eval()
+    model.load_state_dict(run.model.weights)
+    for row in (0, 4):
+        found = run.explain_vertex(10 * row, steps=STEPS)
+        total = {kind: torch.zeros_like(x) for kind, x in data.x_dict.items()}
+        for share in (torch.arange(STEPS) + 0.5) / STEPS:
+            at = {kind: (share * x).requires_grad_() for kind, x in data.x_dict.items()}
+            value = outputs(model, data, at, name)[row, found.output]
+            gradients = torch.autograd.grad(value, list(at.values()), materialize_grads=True)
+            for kind, gradient in zip(at, gradients, strict=True):
+                total[kind] += gradient
+        expected = {kind: (x * total[kind] / STEPS).numpy() for kind, x in data.x_dict.items()}
+        for kind, values in expected.items():
+            features = found.features[found.features["type"] == kind].sort_values("feature")
+            np.testing.assert_allclose(features["influence"], values.sum(0), rtol=1e-3, atol=1e-5)
+            reached = found.vertices[found.vertices["type"] == kind].set_index("id")["influence"]
+            ids = data[kind].n_id.numpy() if "n_id" in data[kind] else np.arange(len(values))
+            everywhere = pd.Series(values.sum(1), index=ids)
+            np.testing.assert_allclose(reached, everywhere[reached.index], rtol=1e-3, atol=1e-5)
+            assert everywhere.drop(reached.index).abs().max() < 1e-6 or len(reached) == len(everywhere)
+        exact = outputs(model, data, data.x_dict, name)[row].max().item()
+        assert found.value == pytest.approx(exact, rel=1e-4, abs=1e-5)
+
+
+def test_edges_have_their_relations_and_ids() -> None:
+    run, data = trained("RGCN")
+    found = run.explain_vertex(0, method="gnn_explainer", steps=5)
+    assert found.edges["influence"].between(0, 1).all()
+    assert set(found.features["type"]) == set(WIDTHS)
+    known = set()
+    for source, relation, destination in RELATIONS:
+        for src, dst in data[source, relation, destination].edge_index.T.tolist():
+            scale = [1 if kind == "venue" else 10 for kind in (source, destination)]
+            known.add((source, src * scale[0], relation, destination, dst * scale[1]))
+    columns = ["src_type", "src", "relation", "dst_type", "dst"]
+    assert set(found.edges[columns].itertuples(index=False, name=None)) <= known
+    assert "of vertex paper 0 is" in repr(found)
+    assert "author 10" in found.drawing()
+
+
+@pytest.mark.parametrize("vertex", [7, "0", 2**70, None])
+def test_only_a_vertex_of_the_type_with_labels_is_explained(vertex: Any) -> None:
+    run, _ = trained("RGCN")
+    with pytest.raises(GraphError, match="no vertex"):
+        run.explain_vertex(vertex)
+
+
+@pytest.mark.parametrize("name", ["statistics", "HAN"])  # HAN weighs relations by a mean over all vertices
+def test_statistics_of_a_type_are_refused(name: str) -> None:
+    run, _ = trained(name)
+    with pytest.raises(ModelError, match="statistics of all vertices"):
+        run.explain_vertex(0)
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_tables_in_spark_are_explained_alike(spark) -> None:
+    run, data = trained("attributes")
+    frames = {
+        kind: spark.createDataFrame(
+            pd.DataFrame(
+                {
+                    "id": np.arange(data[kind].num_nodes) * (1 if kind == "venue" else 10),
+                    "features": data[kind].x.tolist(),
+                }
+            )
+        )
+        for kind in WIDTHS
+    }
+    edges = {}
+    for source, relation, destination in RELATIONS:
+        key = source, relation, destination
+        src, dst = data[key].edge_index.numpy()
+        scale = [1 if kind == "venue" else 10 for kind in (source, destination)]
+        table = pd.DataFrame({"src": src * scale[0], "dst": dst * scale[1]})
+        if "edge_attr" in data[key]:
+            table["edge_attr"] = data[key].edge_attr.tolist()
+        edges[key] = spark.createDataFrame(table)
+    graph = lotan.HeteroGraph(frames, edges, edge_features="edge_attr", task_type="paper")
+    ours, theirs = run.explain_vertex(40), run.model.explain_vertex(graph, 40)
+    order = ["type", "id"]
+    first, second = (found.vertices.sort_values(order, ignore_index=True) for found in (ours, theirs))
+    pd.testing.assert_frame_equal(first, second, rtol=1e-4, atol=1e-6, check_dtype=False)
+    with pytest.raises(GraphError, match="no vertex 7"):
+        run.model.explain_vertex(graph, 7)
