@@ -246,7 +246,8 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             "BatchNorm with running statistics, or train on the full batch with regime=lotan.FullBatch()"
         )
     if needed != len(regime.fanouts):
-        given = f"{len(regime.fanouts)} fanouts ({', '.join(map(str, regime.fanouts))})"
+        fanouts = "fanout" if len(regime.fanouts) == 1 else "fanouts"
+        given = f"{len(regime.fanouts)} {fanouts} ({', '.join(map(str, regime.fanouts))})"
         raise ConfigurationError(
             f"regime MiniBatch got {given}, but the model sums over neighbours {needed} times in a row; give one fanout for "
             f"each, such as fanouts={(10,) * max(1, needed)}"

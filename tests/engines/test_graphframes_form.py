@@ -98,6 +98,7 @@ def test_an_epoch_by_messages_equals_plain_autograd(spark, pruned):
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept
 
 
+@pytest.mark.nightly
 def test_asking_for_messages_without_the_core_is_refused(spark):
     if has_core(spark):
         pytest.skip("this session has GraphFrames' JVM core")

@@ -170,6 +170,7 @@ def test_odd_graphs_equal_the_local_engine(kind: str, spark: SparkSession, worke
         assert_same(job.train(engine), job.train(on_local(job)))
 
 
+@pytest.mark.nightly
 def test_static_columns_travel_once(spark: SparkSession, workers: Session) -> None:
     job = Job(BY_NAME["gcn"], Options())
     with closing(on_rows(job, spark, workers)) as engine:
@@ -204,6 +205,7 @@ def test_no_join_of_a_pass_shuffles(
     assert looked_at
 
 
+@pytest.mark.nightly
 def test_the_arrow_form_gives_the_same_epoch(spark: SparkSession, workers: Session) -> None:
     job = Job(dropout_gcn(0.0), Options())
     with closing(on_rows(job, spark, workers, form="arrow")) as engine:
@@ -277,6 +279,7 @@ def test_twice_is_the_same_bits(spark: SparkSession, workers: Session, undisturb
         assert two_epochs(job, engine) == undisturbed
 
 
+@pytest.mark.nightly
 def test_engines_on_one_graph_hold_tables_of_their_own(spark: SparkSession, workers: Session) -> None:
     """Spark keeps one copy of frames with equal plans, and drops it for all who hold it."""
     job, persisted = Job(BY_NAME["gcn"], Options()), spark.sparkContext._jsc.getPersistentRDDs
@@ -304,7 +307,8 @@ def test_a_task_that_fails_or_runs_twice_changes_no_bit(
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize(("stage", "mode"), at_night(PLACES, unless=PLACES[2:]))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("stage", "mode"), PLACES)
 def test_killed_workers_change_no_bit(
     stage: str,
     mode: str,

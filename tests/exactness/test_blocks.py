@@ -136,7 +136,8 @@ def both_ways(spark, workers, planned: Planned, model: torch.nn.Module, drawn: S
     return results
 
 
-@pytest.mark.parametrize("seed", at_night([(seed,) for seed in ON_EDGES], unless=[(13,)]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", ON_EDGES)
 def test_random_models_with_few_training_vertices(seed, spark, workers):
     """On random graphs; each model has attention, a maximum or a message with a parameter."""
     drawn = trained_on(sample(seed, 24, 20, weighted=seed % 3 == 0), [seed % 24, 9])
@@ -154,7 +155,8 @@ def random_plan(seed: int, drawn: Sample) -> Planned:
     return compile_plan(*specs_of(seed, False), loss, drawn.graph.statistics, PRUNING)
 
 
-@pytest.mark.parametrize("name", at_night([("GAT",), ("GraphSAGE, max",), ("own layer",)], unless=[("GAT",)]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["GAT", "GraphSAGE, max", "own layer"])
 def test_training_vertices_that_depend_on_no_others(name, spark, workers):
     """Isolated, or with edges that lead away from them: no edge of the graph ends within a level."""
     drawn = trained_on(sample(4, 24, 20, weighted=EVERY[name].weights), [22, 23])
@@ -267,7 +269,8 @@ def dropping_plan(name: str, drawn: Sample, options: Options = BLOCKS["auto"]) -
     return compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
 
 
-@pytest.mark.parametrize(("name", "training"), at_night(DROPPING_EDGES, unless=[("GAT, four heads", "few")]))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "training"), DROPPING_EDGES)
 def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, training, spark, workers):
     """The same bits by shuffles and through one heap, where nothing but the place of a row differs."""
     drawn = DROPPED[training]

@@ -251,6 +251,7 @@ def test_rows_equal_autograd(spark, name, partitions):
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_models_that_read_other_columns_on_a_graph_that_stays_loaded(spark):
     drawn, settings = sample(3), {"engine": "blocks", "partitions": 2}
     with lotan.persisted(drawn.graph):

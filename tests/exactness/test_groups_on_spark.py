@@ -38,6 +38,7 @@ def test_blocks_equal_local(spark, workers, name):
     assert_equals_local(name, "blocks", BlocksEngine(spark, workers.link, workers.endpoint, settings))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", others_than("max"))
 def test_rows_equal_local(spark, workers, name):
     settings = RowsSettings(partitions=1 + len(name) % 3, chunk_rows=8)

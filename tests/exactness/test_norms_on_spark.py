@@ -100,6 +100,7 @@ def test_trains_as_plain_torch(spark, engine):
     assert_equals_truth(ours, found, truth(model, drawn, EPOCHS))
 
 
+@pytest.mark.nightly
 def test_statistics_that_are_computed_once(spark):
     drawn, model = sample(seed=4), NormalisedFeatures()
     ours, found = trained(model, drawn, engine="blocks", partitions=2)

@@ -175,9 +175,8 @@ def test_what_cannot_be_shown_is_refused_before_anything_runs(monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "engine", [pytest.param("blocks", marks=needs_jar), pytest.param("rows", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", [pytest.param("blocks", marks=needs_jar), "rows"])
 def test_on_spark_bytes_are_measured_too(spark: SparkSession, engine: str) -> None:
     graph = lotan.datasets.generate(300, 900, width=8, classes=3)
     both = (0.5, 0.0)  # with a pass that trains and evaluates, and without one

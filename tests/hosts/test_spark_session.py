@@ -103,6 +103,7 @@ with spark_translated():
 
 @pytest.mark.spark
 @pytest.mark.chaos
+@pytest.mark.nightly
 def test_a_spark_without_memory_ends_instead_of_hanging():
     """Whichever of its threads is the one that asks for more."""
     done = subprocess.run([sys.executable, "-c", FULL_HEAP], capture_output=True, text=True, timeout=120, check=False)

@@ -76,6 +76,7 @@ def test_explain_says_why_neighbourhoods_are_collected() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
 def test_trains_as_in_pyg_on_spark(engine: str, spark: object) -> None:
     assert_trains_as_pyg("linear, several", engine=engine, partitions=3)

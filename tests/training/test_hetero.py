@@ -240,7 +240,8 @@ def test_trains_as_in_pyg_on_blocks_too(name: str, spark: object) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["RGCN", *(pytest.param(n, marks=pytest.mark.nightly) for n in MODELS if n != "RGCN")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", MODELS)
 def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="rows", partitions=2, epochs=2)
 

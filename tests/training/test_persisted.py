@@ -85,6 +85,7 @@ def assert_same_bits(one, other) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @needs_jar
+@pytest.mark.nightly
 def test_what_reads_something_else_lays_it_out_anew_and_other_settings_start_anew(
     spark: SparkSession, calls: list[str]
 ) -> None:

@@ -14,10 +14,11 @@ from tests.training.test_trainer_rows import _fit
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "engine",
     [
-        pytest.param("rows", marks=pytest.mark.nightly),
+        "rows",
         pytest.param("blocks", marks=pytest.mark.skipif(not JAR.is_file(), reason="there is no jar")),
     ],
 )

@@ -42,6 +42,7 @@ def test_auto_is_blocks_and_equals_local(spark: SparkSession, ids: str) -> None:
     np.testing.assert_allclose(np.stack(rows["probability"]), np.stack(expected["probability"]), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_static_rows_are_sent_once_where_training_has_fewer_than_evaluation(spark: SparkSession) -> None:
     """On the same worker: what four epochs more have sent is less than the features, which they read eight times."""
     count, width, training = 400, 64, 40

@@ -50,7 +50,8 @@ def regions(process: psutil.Process) -> int:
     return sum(1 for found in process.memory_maps(grouped=False) if found.path.startswith(str(SHARED_MEMORY)))
 
 
-@pytest.mark.parametrize("shuffled", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.nightly
+@pytest.mark.parametrize("shuffled", [False, True])
 def test_thirty_epochs_hold_what_ten_do(spark: SparkSession, workers: Session, shuffled: bool) -> None:
     drawn = sample(5)
     plan = plan_of("GAT", drawn, BLOCKS["auto"]).plan
