@@ -23,7 +23,7 @@ from epoch import machine
 import lotan
 from lotan import nn
 from lotan.engines.choice import ENGINES
-from lotan.planning.job import plan_for
+from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.tracing import trace
 from planner import Options, compile_plan

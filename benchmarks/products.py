@@ -26,7 +26,7 @@ import lotan
 from lotan.engines.base import Engine, Pass, run
 from lotan.exploring.calibration import Observation, fit, opened
 from lotan.graph import Graph
-from lotan.planning.job import prepare
+from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
 from planner.cost import UNITS, Work
 from planner.rates import LOCAL, Rates

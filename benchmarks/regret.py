@@ -36,7 +36,8 @@ from lotan.exploring.alternatives import variants
 from lotan.exploring.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit
-from lotan.planning.job import Job, prepare
+from lotan.planning.job import Job
+from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
 from planner.compiler import Planned
 from planner.kernels import VIEWS

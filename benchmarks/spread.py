@@ -36,7 +36,8 @@ from lotan.engines.local import LocalEngine
 from lotan.engines.local.crew import torch_threads
 from lotan.exploring.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.memory.limit import MemoryLimit
-from lotan.planning.job import Job, prepare
+from lotan.planning.job import Job
+from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
 from planner.chunks import CHUNK_ROWS, local_chunk_rows
 

@@ -34,8 +34,9 @@ from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
 from lotan.graph import Graph
 from lotan.memory.watch import MemoryWatch
-from lotan.planning.job import Job, prepare
+from lotan.planning.job import Job
 from lotan.planning.links import prepare_links
+from lotan.planning.prepare import prepare
 from lotan.results.run import Run
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
 from lotan.settings.metric_names import LOWER_IS_BETTER

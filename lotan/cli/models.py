@@ -10,7 +10,8 @@ import torch
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.nn.named_models import OWN, STOCK, factory_of, made
-from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
+from lotan.planning.models import GUESSED_OUTPUTS
+from lotan.planning.prepare import foreseen_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import one_output
 from planner.footprint import Footprint

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from lotan.engines.choice import ENGINES
 from lotan.memory.limit import MORE_PARTITIONS, MemoryLimit
 from lotan.planning import cost_cache
-from lotan.planning.job import Job, session_master
+from lotan.planning.job import Job
+from lotan.planning.prepare import session_master
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from planner.choices.choose_physical import LEAST_GAIN

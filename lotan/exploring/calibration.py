@@ -23,7 +23,8 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.opening import open_engine
 from lotan.graph import Graph
 from lotan.nn import GAT, GCN, GIN, GraphSAGE
-from lotan.planning.job import Job, prepare
+from lotan.planning.job import Job
+from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
 from planner.cost import GROUPS, PASS, UNITS, Pricing, Rates, Work, epoch_seconds, total
 from planner.footprint import Footprint

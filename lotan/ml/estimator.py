@@ -22,7 +22,7 @@ from lotan.ml.params import GNNParams
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
-from lotan.planning.job import model_outputs
+from lotan.planning.models import model_outputs
 from lotan.results.trained_model import TrainedModel
 from lotan.tracing import takes_tensors, trace
 from lotan.training.learner import weights_of

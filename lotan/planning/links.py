@@ -14,20 +14,11 @@ from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.examples import LinkGraph, Links, link_graph
 from lotan.links.memory import ScoreSizes
 from lotan.links.pairs import FULL_BATCH_LINKS
-from lotan.planning.job import (
-    Job,
-    check_statistics,
-    edge_demands,
-    model_outputs,
-    model_width,
-    plan_for,
-    plan_of_batch,
-    sampling_of,
-    takes_roots,
-    traced,
-    with_scores,
-)
+from lotan.planning.batches import plan_of_batch, sampling_of
+from lotan.planning.job import Job, with_scores
 from lotan.planning.learned import draw_rows, place_of_rows
+from lotan.planning.models import check_statistics, edge_demands, model_outputs, model_width, takes_roots, traced
+from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.tasks import ALL, LinkPrediction

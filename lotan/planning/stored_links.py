@@ -18,17 +18,11 @@ from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
 from lotan.nn.learned_features import LearnedFeatures
-from lotan.planning.job import (
-    BATCHES_HELD,
-    Job,
-    described_memory,
-    model_outputs,
-    plan_for,
-    plan_of_batch,
-    sampling_of,
-    traced,
-)
+from lotan.planning.batches import plan_of_batch, sampling_of
+from lotan.planning.job import BATCHES_HELD, Job, described_memory
 from lotan.planning.learned import check_ids
+from lotan.planning.models import model_outputs, traced
+from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch

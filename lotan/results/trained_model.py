@@ -24,8 +24,9 @@ from lotan.graph.arrays import Ids
 from lotan.graph.id_files import read_ids, write_ids
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction
-from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
 from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows
+from lotan.planning.models import edge_demands, takes_roots
+from lotan.planning.prepare import foreseen, plan_for
 from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
 from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config

@@ -19,7 +19,7 @@ from lotan.nn.edge_index import EdgeIndex
 from lotan.planning.learned import by_id
 from lotan.results.explanation_picture import picture
 from lotan.results.neighbourhood import Neighbourhood, hops_of, neighbourhood
-from lotan.tracing.check import run_calls
+from lotan.tracing.running import run_calls
 from planner.spec import REDUCING, LossSpec, Spec
 
 if TYPE_CHECKING:

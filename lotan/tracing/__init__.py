@@ -19,13 +19,14 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.unwrapping import uncompiled
-from lotan.tracing.check import FEW, SAMPLE_EDGES, SAMPLE_VERTICES, check_on_few, check_trace
+from lotan.tracing.check import FEW, check_on_few, check_trace
 from lotan.tracing.form import form_of
 from lotan.tracing.graph_columns import GivenColumns, GraphColumns
 from lotan.tracing.learned import learned_rows, may_have_rows
 from lotan.tracing.pyg import Importer, ImporterByType
 from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
+from lotan.tracing.samples import SAMPLE_EDGES, SAMPLE_VERTICES
 from lotan.tracing.signature import Wanted, takes_tensors, wanted
 from lotan.tracing.training_mode import in_mode, watched_flags
 from lotan.tracing.transcript import Transcript

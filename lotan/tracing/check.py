@@ -8,41 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
-from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
-from lotan.stages.neighbours import neighbour_attention, neighbour_rows, neighbour_sequence
-from lotan.stages.quantile import quantile
-from lotan.stages.recurrent import recurrent
-from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.learned import VertexNumbers, count_of_rows, rows_for
 from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
-from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
-from planner.neighbours import ATTENTION, NEIGHBOUR_OPERATORS, ROWS
-from planner.spec import (
-    DISTRIBUTIONS,
-    DROPOUT,
-    GROUP_TOTAL,
-    Argument,
-    Bound,
-    Call,
-    Ref,
-    RowCount,
-    Spec,
-    operator_name,
-    quantile_of,
-)
-from planner.vertex_types import VertexTypes
+from lotan.tracing.running import run_calls
+from lotan.tracing.samples import SAMPLE_EDGES, SAMPLE_VERTICES, Sample, sample_by_type, sample_graph
+from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, number_of_types
+from planner.neighbours import NEIGHBOUR_OPERATORS
+from planner.spec import Spec
 
-SAMPLE_VERTICES, SAMPLE_EDGES = 7, 17
-SAMPLE_OF_TYPE, SAMPLE_OF_RELATION = 4, 5
 FEW = 2
 """The most vertices or edges of a graph for which a model's code is likely to branch."""
 OF_OUTPUT = "its output"
@@ -51,122 +33,6 @@ _TOLERANCE = {
     "rtol": 1e-3,
     "atol": 1e-4,
 }  # the operators and their order are the same, so any real difference is far greater
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A small graph on which a trace is checked, and random features of its vertices."""
-
-    features: Tensor  # [vertices, width]
-    index: Tensor  # int64 [2, edges]
-    attributes: Tensor | None = None  # [edges, width]
-    types: Tensor | None = None  # int64 [edges]
-    weight: Tensor | None = None  # [edges]; None: each edge weighs 1
-    draws: bool = True  # False if a model and its trace draw random numbers in another order, so that neither draws any
-
-    def graph(self) -> EdgeIndex:
-        """Return the graph as layers take it."""
-        return EdgeIndex(
-            self.index,
-            self.weight,
-            num_vertices=len(self.features),
-            dtype=self.features.dtype,
-            edge_attr=self.attributes,
-            edge_type=self.types,
-        )
-
-    def double(self) -> Sample:
-        """Return this graph in float64."""
-        attributes, weight = (None if one is None else one.double() for one in (self.attributes, self.weight))
-        return replace(self, features=self.features.double(), attributes=attributes, weight=weight)
-
-    def with_single_loops(self) -> Sample:
-        """Return this graph with one self-loop at most for each vertex."""
-        ends = [(src, dst) if src == dst else (at, -1) for at, (src, dst) in enumerate(self.index.t().tolist())]
-        kept = torch.tensor([at for at, end in enumerate(ends) if end not in ends[:at]])
-        attributes, types, weight = (
-            None if column is None else column[kept] for column in (self.attributes, self.types, self.weight)
-        )
-        return Sample(self.features, self.index[:, kept], attributes, types, weight, self.draws)
-
-    def by_destination(self) -> Sample:
-        """Return this graph with its edges sorted by destination, as PyG wants them where neighbours have an order."""
-        order = self.index[1].argsort(stable=True)
-        columns = self.attributes, self.types, self.weight
-        attributes, types, weight = (None if one is None else one[order] for one in columns)
-        return replace(self, index=self.index[:, order], attributes=attributes, types=types, weight=weight)
-
-    def bounded(self, bounds: Sequence[Bound]) -> Sample:
-        """Return this graph with integers in the columns that layers take as types."""
-        features = self.features.clone()
-        attributes = None if self.attributes is None else self.attributes.clone()
-        generator = torch.Generator().manual_seed(1)
-        for bound in bounds:
-            column = {"features": features, "edge_attr": attributes}.get(bound.column)
-            if column is not None:
-                drawn = torch.randint(0, bound.limit, (len(column),), generator=generator)
-                column[:, bound.place] = drawn.to(column.dtype)
-        return replace(self, features=features, attributes=attributes)
-
-    def behind(self, features: Tensor, index: Tensor) -> Sample:
-        """Return this graph behind the vertices and edges of another one, whose edges have data of this one's edges."""
-        at = torch.arange(index.shape[1])
-        attributes, types, weight = (
-            None if column is None else torch.cat([column[at], column])
-            for column in (self.attributes, self.types, self.weight)
-        )
-        shifted = torch.cat([index, self.index + len(features)], dim=1)
-        return Sample(torch.cat([features, self.features]), shifted, attributes, types, weight)
-
-
-def sample_by_type(types: VertexTypes, weighted: bool) -> Sample:
-    """Return the graph of a check for a model of several types of vertices. Vertices of all types take turns.
-
-    The last vertex of each type has no edges. Each relation has a doubled edge and, where both ends are of one type, loops.
-
-    Args:
-        types: the types of vertices and the relations.
-        weighted: if True, each edge has another weight.
-    """
-    generator, several = torch.Generator().manual_seed(0), len(types.names)
-    numbers = torch.arange(SAMPLE_OF_TYPE * several) % several
-    features = torch.randn(len(numbers), types.width, generator=generator)
-    beyond = torch.arange(types.type_column) >= torch.tensor(types.widths)[numbers].unsqueeze(1)
-    features[:, : types.type_column][beyond] = 0
-    features[:, types.type_column] = numbers
-    found = []
-    for relation in range(len(types.relations)):
-        places = torch.randint(0, SAMPLE_OF_TYPE - 1, (2, SAMPLE_OF_RELATION), generator=generator)
-        places = torch.cat([places, places[:, :1], torch.ones(2, 1, dtype=torch.int64)], dim=1)
-        found.append(places * several + torch.tensor(types.ends(relation)).unsqueeze(1))
-    index = torch.cat(found, dim=1)
-    of_edges = torch.arange(len(types.relations)).repeat_interleave(SAMPLE_OF_RELATION + 2)
-    weight = torch.linspace(0.5, 1.5, len(of_edges))[torch.randperm(len(of_edges), generator=generator)]
-    width = max(types.edge_widths, default=0)
-    attributes = torch.randn(len(of_edges), width, generator=generator) if width else None
-    # the rows of other types draw as well
-    return Sample(features, index, attributes, of_edges, weight if weighted else None, draws=False)
-
-
-def sample_graph(
-    width: int, data: EdgeData, types: int, vertices: int = SAMPLE_VERTICES, edges: int = SAMPLE_EDGES
-) -> Sample:
-    """Return the graph of a check. It has self-loops and parallel edges, and the last of several vertices has no edges.
-
-    Args:
-        width: width of the features.
-        data: the attributes and types of edges.
-        types: the number of types.
-        vertices: the number of vertices.
-        edges: the number of edges.
-    """
-    generator = torch.Generator().manual_seed(0)
-    index = torch.randint(0, max(1, vertices - 1), (2, edges), generator=generator)
-    features = torch.randn(vertices, width, generator=generator)
-    attributes = None if data.width is None else torch.randn(edges, data.width, generator=generator)
-    return Sample(
-        features, index, attributes, torch.randint(0, types, (edges,), generator=generator) if data.typed else None
-    )
 
 
 def check_on_few(
@@ -431,136 +297,6 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
             "the model mixes rows: what it returns for a vertex depends on vertices it has no path of edges to; "
             "vertices meet only along edges, in a lotan.nn.MessagePassing layer"
         )
-
-
-def run_calls(
-    spec: Spec,
-    parameters: Mapping[str, Tensor],
-    features: Tensor,
-    graph: EdgeIndex,
-    drop: bool = True,
-    totals: dict[str, Tensor] | None = None,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """Run a Spec on a graph.
-
-    Args:
-        spec: the traced model.
-        parameters: parameters and buffers by name.
-        features: vertex rows [num_vertices, width].
-        graph: the graph.
-        drop: if False, dropout does nothing, and other random numbers are all the same (default: True).
-        totals: the reductions over all vertices that are known, by the name of their call, one row each. The others are
-            added to it.
-        mask: a number for each edge of the graph, by which its messages are multiplied; None for 1 (default: None).
-
-    Returns:
-        The output rows [num_vertices, outputs].
-    """
-    values: dict[str, Any] = dict(parameters)
-    for call in spec.calls:
-        rows = len(features) if call.type.edges is None else graph.edges(call.type.edges).index.shape[1]
-        arguments = [_value(argument, values, rows) for argument in call.arguments]
-        keywords = {name: _value(argument, values, rows) for name, argument in call.keywords}
-        if call.op.startswith("lotan."):
-            values[call.output] = _graph_operator(call, arguments, graph, features, totals, mask)
-        elif call.op == DROPOUT and not drop:
-            values[call.output] = arguments[0]
-        elif call.op in DISTRIBUTIONS and not drop:
-            values[call.output] = torch.full_like(arguments[0], 0.5)
-        else:
-            values[call.output] = overload(call.op)(*arguments, **keywords)
-    return cast(Tensor, values[spec.output])
-
-
-def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:
-    match argument:
-        case Ref(name):
-            return values[name]
-        case RowCount():
-            return rows
-        case tuple():
-            return [_value(item, values, rows) for item in argument]
-        case str() if argument.startswith("torch."):
-            return DTYPES[argument]
-    return argument
-
-
-def _total(call: Call, arguments: list[Any], totals: dict[str, Tensor] | None) -> Tensor:
-    if totals is not None and call.output in totals:
-        return totals[call.output].expand(len(arguments[0]), *call.type.shape)
-    found = cast(Tensor, getattr(torch.ops.lotan, operator_name(call.op))(*arguments))
-    if call.op == GROUP_TOTAL:
-        found = found.expand(len(arguments[0]), *found.shape)
-    if totals is not None:
-        totals[call.output] = found[:1]
-    return found
-
-
-def _graph_operator(
-    call: Call,
-    arguments: list[Any],
-    graph: EdgeIndex,
-    features: Tensor,
-    totals: dict[str, Tensor] | None,
-    mask: Tensor | None,
-) -> Tensor:
-    match call.op:
-        case "lotan.total" | "lotan.total_products" | "lotan.greatest" | "lotan.group_total":
-            return _total(call, arguments, totals)
-        case "lotan.group_rows":
-            table, group = arguments
-            alike = table.dim() > len(call.type.shape) + 1  # rows of tables that are all the same
-            return cast(Tensor, torch.ops.lotan.group_rows(table[0] if alike else table, group))
-        case "lotan.times_total":
-            return cast(Tensor, torch.ops.lotan.times_total(*arguments))
-        case "lotan.recurrent":
-            return recurrent(*arguments)
-        case "lotan.shown":
-            return torch.ones_like(arguments[0])
-        case "lotan.track" | "lotan.learned_rows":
-            return cast(Tensor, arguments[0])
-        case "lotan.vertex_input":
-            return features if arguments[0] == "features" else graph.column(arguments[0])
-        case "lotan.scatter":
-            x, end, name = arguments
-            return cast(Tensor, torch.ops.lotan.scatter(x, graph.edges(name).index, end, name))
-        case "lotan.aggregate":
-            messages, kind, name = arguments
-            if mask is not None:
-                messages = messages * graph.spread(mask, name).view(-1, *[1] * (messages.dim() - 1))
-            if quantile_of(kind) is not None:
-                edges = graph.edges(name)
-                return quantile(messages, edges.index, edges.num_vertices, kind)
-            return aggregate(messages, graph.edges(name), kind)
-        case op if op in NEIGHBOUR_OPERATORS:
-            return _on_neighbours(op, arguments, graph.edges(arguments[-1]), mask)
-        case "lotan.edge_softmax":
-            scores, name = arguments
-            return edge_softmax(scores, graph.edges(name))
-        case "lotan.edge_column":
-            column, name = arguments
-            base, fill = fill_of(column)
-            return graph.edge_column(base, name, 1.0 if fill is None else fill)
-    return graph.edges(arguments[0]).weight
-
-
-def _on_neighbours(op: str, arguments: list[Any], edges: Edges, mask: Tensor | None) -> Tensor:
-    """Run an operator on the neighbours of each vertex, on edges in any order."""
-    destinations, order = edges.index[1].sort(stable=True)
-    counts = torch.bincount(destinations, minlength=edges.num_vertices)
-    if op == ATTENTION:
-        queries, keys, values, _ = arguments
-        out = neighbour_attention(queries[order], keys[order], values[order], counts)
-        return torch.zeros_like(out).index_copy(0, order, out)
-    messages, by, *settings, _ = arguments
-    if mask is not None:
-        messages = messages * mask.view(-1, *[1] * (messages.dim() - 1))
-    given = messages[order], by[order], destinations, counts
-    if op == ROWS:
-        return neighbour_rows(*given, *settings)
-    steps, *others = settings
-    return neighbour_sequence(*given, round(steps.reshape(-1)[0].item()), *others)
 
 
 def _copies(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

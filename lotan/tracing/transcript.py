@@ -48,18 +48,7 @@ from lotan.tracing.refusals import (
 )
 from lotan.tracing.statistics import EXPAND
 from lotan.tracing.writing import Moved, Unusable, describe, leaves_of
-from planner.spec import (
-    LEARNED_ROWS,
-    Argument,
-    Bound,
-    Call,
-    ParameterSpec,
-    Ref,
-    RowCount,
-    Rows,
-    Spec,
-    ValueType,
-)
+from planner.spec import LEARNED_ROWS, Argument, Bound, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
 
 _OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
 """Operators that draw random numbers of a size, and those that draw them in the shape of another value."""

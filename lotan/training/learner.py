@@ -14,7 +14,8 @@ import torch
 
 from lotan.engines.base import Outcome
 from lotan.errors import ConfigurationError, DivergedError
-from lotan.planning.job import Job, identity
+from lotan.planning.identity import identity
+from lotan.planning.job import Job
 from lotan.settings.changes import PATIENCE, changed_optimizer, copy_numbers
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import LOWER_IS_BETTER

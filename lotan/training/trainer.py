@@ -1,6 +1,6 @@
 """Training: an epoch is one run of the plan and one step of the optimizer, or one of each for every mini-batch.
 
-`lotan.planning.job` does everything that comes before the first epoch, and `lotan.engines.base` runs the steps of a plan.
+`lotan.planning.prepare` does everything that comes before the first epoch, and `lotan.engines.base` runs the steps of a plan.
 docs/developing/architecture.md follows an epoch and names the file to read at each of its stations.
 """
 
@@ -28,8 +28,9 @@ from lotan.graph import Graph
 from lotan.links.decoders import Decoder
 from lotan.memory.watch import MemoryWatch
 from lotan.nn.unwrapping import unwrapped
-from lotan.planning.job import Job, prepare
+from lotan.planning.job import Job
 from lotan.planning.links import prepare_links
+from lotan.planning.prepare import prepare
 from lotan.planning.stored_links import prepare_stored
 from lotan.results.run import Run
 from lotan.settings.config import given_config

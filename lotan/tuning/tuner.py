@@ -18,7 +18,8 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
 from lotan.links.examples import link_graph
-from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
+from lotan.planning.models import GUESSED_OUTPUTS
+from lotan.planning.prepare import foreseen_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import one_output
 from lotan.settings.metric_names import LOWER_IS_BETTER

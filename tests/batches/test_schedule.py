@@ -8,7 +8,7 @@ import pytest
 
 import lotan
 from lotan.batches.schedule import Batches
-from lotan.planning.job import prepare
+from lotan.planning.prepare import prepare
 from lotan.settings.config import make_config
 from lotan.settings.regimes import BATCHES_AHEAD
 from tests.batch.test_model_batch import CLASSES, WIDTH, graph

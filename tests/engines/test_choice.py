@@ -15,7 +15,7 @@ from lotan.engines.blocks import obstacles
 from lotan.errors import ConfigurationError
 from lotan.hosts import jar
 from lotan.planning import cost_cache
-from lotan.planning.job import plan_for
+from lotan.planning.prepare import plan_for
 from lotan.tracing import trace
 from planner.cost import Rates
 from planner.explain import explain

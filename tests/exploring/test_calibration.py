@@ -19,7 +19,7 @@ from lotan.exploring.calibration import (
     observation,
     opened,
 )
-from lotan.planning.job import prepare
+from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
 from planner.cost import DEFAULT_RATES, Rates, Work
 

@@ -17,7 +17,7 @@ from lotan.links.decoders import make_decoder
 from lotan.links.memory import ScoreSizes
 from lotan.links.pairs import SCORES, Negatives, score
 from lotan.links.ranks import metrics_of, rank
-from lotan.planning.job import identity
+from lotan.planning.identity import identity
 from lotan.settings.byte_sizes import byte_count
 from planner.shares import MIB
 from tests.links.graphs import WIDTH, graph, linked

@@ -20,7 +20,7 @@ from lotan.hosts.jar import JAR
 from lotan.hosts.spark_session import Heap
 from lotan.memory import limit as memory_limit
 from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
-from lotan.planning.job import identity
+from lotan.planning.identity import identity
 from lotan.settings.byte_sizes import byte_count
 from planner.footprint import Footprint, footprint
 from planner.layout import Layout

@@ -13,7 +13,7 @@ import lotan
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing import trace
-from lotan.tracing.check import run_calls
+from lotan.tracing.running import run_calls
 from planner.spec import DROPOUT, Spec
 from planner.spec import RECURRENT as OPERATOR
 from tests.tracing.sequence_models import MOVED, RECURRENT, WIDTH, Model, beside, lstm

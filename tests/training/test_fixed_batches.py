@@ -15,7 +15,7 @@ from lotan.batches.sampler import Sampler
 from lotan.cli import train
 from lotan.cli.options import regime_of
 from lotan.errors import ConfigurationError
-from lotan.planning.job import identity
+from lotan.planning.identity import identity
 from lotan.settings.regimes import FIXED
 from lotan.training.early_stopping import FLAT
 from tests.training.test_batch_norm import OUT, WIDTH, graph

@@ -21,7 +21,7 @@ from lotan.batches.sampler import Sampler
 from lotan.cli import main
 from lotan.engines.base import run
 from lotan.errors import ConfigurationError, ModelError
-from lotan.planning.job import sampling_of
+from lotan.planning.batches import sampling_of
 from lotan.stages.randomness import Randomness
 from lotan.training.checkpoint import CheckpointError
 from planner.regime import hops

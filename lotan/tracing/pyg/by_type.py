@@ -10,8 +10,9 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index
+from lotan.tracing.pyg.edge_tensors import EdgeTensors
 from lotan.tracing.pyg.importing import Importer
+from lotan.tracing.pyg.meanings import Index
 from lotan.tracing.signature import BY_TYPE, Wanted
 from planner.edge_sets import edge_set
 from planner.vertex_types import VertexTypes

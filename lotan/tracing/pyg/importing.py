@@ -17,9 +17,10 @@ from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing.fakes import GROUP, SEEN
 from lotan.tracing.outputs import one_tensor
 from lotan.tracing.pyg.data import GraphTensors
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
+from lotan.tracing.pyg.meanings import Index
 from lotan.tracing.pyg.mode import EdgeMode
 from lotan.tracing.signature import NUMBERS, WHOLE, Wanted
 

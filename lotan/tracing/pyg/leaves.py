@@ -15,7 +15,8 @@ from torch import Tensor
 
 from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import to_dense_batch
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index, with_rows_first
+from lotan.tracing.pyg.edge_tensors import EdgeTensors
+from lotan.tracing.pyg.meanings import End, Index, with_rows_first
 from lotan.tracing.pyg.typed_layers import han_group
 
 ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, beside
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, beside
+from lotan.tracing.pyg.meanings import Index
 from planner.edge_columns import LOOP, REDUCTIONS
 from planner.edge_sets import as_given, with_loops
 from planner.spec import EdgeSet

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.tracing.pyg.attention import ONE_GROUP
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside, with_rows_first
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, beside
+from lotan.tracing.pyg.meanings import End, Identities, with_rows_first
 from lotan.tracing.pyg.recipes import writes_to_input
 
 _SAME_INDEX = ("to", "long", "contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_")

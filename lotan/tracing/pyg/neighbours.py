@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import lotan.stages.neighbours  # noqa: F401  # it registers the operators
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End
+from lotan.tracing.pyg.edge_tensors import EdgeTensors
+from lotan.tracing.pyg.meanings import End
 from planner.edge_columns import LOOP, ORDER
 
 BY_ONE_END = "takes messages of edges by one end of edge_index; groups have none"

@@ -1,0 +1,122 @@
+"""The mini-batches of a run: how they are sampled, and the plan of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lotan.borders import translated
+from lotan.engines.choice import ENGINES
+from lotan.errors import ConfigurationError, ModelError
+from lotan.graph import Graph
+from lotan.planning import cost_cache
+from lotan.planning.drawing import drawing_seconds
+from lotan.planning.job import Job, described_memory
+from lotan.planning.pricing import priced
+from lotan.settings.config import TrainerConfig
+from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import LinkPrediction, excludes_targets
+from planner import Planned, compile_plan
+from planner.edge_sets import is_reversed
+from planner.neighbours import orders_neighbours
+from planner.regime import Sampling, hops, statistics_of_batch
+from planner.spec import SPLITS, Spec
+
+
+def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | None:
+    """Return how the batches of an epoch are sampled; None for a full batch.
+
+    Raises:
+        ModelError: If the number of hops that the model needs cannot be told.
+        ConfigurationError: If there is not one fanout for each hop, or the graph has several types of vertices.
+    """
+    regime = config.regime
+    if not isinstance(regime, MiniBatch):
+        return None
+    if graph.vertex_types is not None:
+        raise ConfigurationError(
+            "regime MiniBatch draws from a graph of one type of vertices so far, and this graph has "
+            f"{len(graph.vertex_types.names)} types; train on the full batch with regime=lotan.FullBatch()"
+        )
+    needed = hops(train)
+    if isinstance(needed, str):
+        raise ModelError(
+            f"layer {needed}: reads the rows of all vertices, and a mini-batch has only some of them; use LayerNorm, or "
+            "BatchNorm with running statistics, or train on the full batch with regime=lotan.FullBatch()"
+        )
+    if needed != len(regime.fanouts):
+        fanouts = "fanout" if len(regime.fanouts) == 1 else "fanouts"
+        given = f"{len(regime.fanouts)} {fanouts} ({', '.join(map(str, regime.fanouts))})"
+        raise ConfigurationError(
+            f"regime MiniBatch got {given}, but the model sums over neighbours {needed} times in a row; give one fanout for "
+            f"each, such as fanouts={(10,) * max(1, needed)}"
+            if needed
+            else f"regime MiniBatch got {given}, but the model reads no neighbours; give fanouts=()"
+        )
+    both = any(call.type.edges is not None and is_reversed(call.type.edges) for call in train.calls)
+    examples = graph.labels.labelled[SPLITS.index("train")]
+    return Sampling(regime.batch_size, tuple(regime.fanouts), examples, both=both)
+
+
+def sampling_notes(sampling: Sampling | None) -> tuple[str, ...]:
+    """Return a line if a batch has more room than there are examples."""
+    if sampling is None or sampling.batch_size <= sampling.examples:
+        return ()
+    return (
+        f"settings: batch_size is {sampling.batch_size:,}, but only {sampling.examples:,} training vertices have labels; each "
+        "epoch has one batch of all of them",
+    )
+
+
+def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
+    """Return a job that trains on mini-batches, with the memory of the batches that are held at one time.
+
+    Raises:
+        PlanError: If a batch cannot be planned.
+        ConfigurationError: If the memory limit is too low, or Spark does not draw such batches.
+    """
+    if not job.traits.in_process:
+        _check_drawn_by_spark(job, sampling, config)
+    return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
+
+
+def _check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
+    """Refuse batches that Spark does not draw so far."""
+    regime = config.regime
+    assert isinstance(regime, MiniBatch)
+    if sampling.both:
+        reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
+    elif job.train.tracked:
+        reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"
+    elif orders_neighbours(job.train):
+        reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
+    elif regime.is_fixed:
+        reason = f"draws other batches in each epoch, and the order is {regime.order!r}"
+    else:
+        return
+    raise ConfigurationError(f"regime MiniBatch on engine {job.engine.name!r} {reason}: take engine 'local'")
+
+
+@translated()
+def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planned:
+    """Return the plan of a batch, which trains on sampled vertices.
+
+    Its loss is divided by what the terms of a batch are expected to add up to. The terms of a batch that are other than
+    that are put right when its gradients are known: see `lotan.training.passes`.
+    """
+    share = min(1.0, sampling.batch_size / sampling.examples)
+    loss = replace(job.loss, normalizer=job.loss.normalizer * share)
+    statistics = statistics_of_batch(job.statistics, sampling)
+    options = job.planned.options
+    if not job.traits.in_process:
+        # a worker runs a batch as the local engine does, and has no column that was computed once for all batches
+        known = cost_cache.load()
+        local = priced(ENGINES["local"], config, known)
+        drawn = replace(sampling, drawing_seconds=drawing_seconds(sampling, statistics, config, known))
+        options = replace(options, pricing=local, sampling=drawn, disabled=(*options.disabled, "hoist_invariant"))
+    task = config.task
+    if job.train.tracked or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
+        # a sum that is computed once goes over all edges, and so over the links that the batch is asked about; and
+        # statistics are those of the batch's rows, of which the farthest have no in-edges; and a batch of both directions
+        # is no graph in the order of its levels
+        options = replace(options, disabled=(*options.disabled, "hoist_invariant"))
+    return compile_plan(job.train, job.evaluate, loss, statistics, options)

@@ -1,0 +1,236 @@
+"""The preparation of a training run: check the graph, trace the model, plan the epoch, choose the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+
+from lotan.borders import spark_translated, translated
+from lotan.engines.blocks.sizes import check_partitions
+from lotan.engines.choice import (
+    ENGINES,
+    EngineChoice,
+    check_able,
+    check_edge_data,
+    choose_engine,
+    idle_settings,
+    lacks_room,
+    limit_notes,
+    slow_choice,
+)
+from lotan.engines.opening import placed
+from lotan.errors import GraphError
+from lotan.graph import Graph
+from lotan.graph.seen_labels import with_seen_labels
+from lotan.memory.limit import MemoryLimit, check_fits
+from lotan.planning import cost_cache
+from lotan.planning.batches import sampling_notes, sampling_of, with_batches
+from lotan.planning.job import Job
+from lotan.planning.learned import draw_rows, for_learned_rows, place_of_rows
+from lotan.planning.losses import loss_of
+from lotan.planning.models import (
+    check_statistics,
+    check_variances_of_types,
+    edge_demands,
+    model_outputs,
+    model_width,
+    takes_roots,
+    traced,
+)
+from lotan.planning.pricing import priced, spread_over
+from lotan.settings.config import TrainerConfig
+from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import label_task
+from lotan.validation import check_graph
+from planner import Options, Planned, compile_plan
+from planner.cost import Pricing
+from planner.footprint import Footprint
+from planner.neighbours import most_in_edges
+from planner.regime import Sampling
+from planner.spec import LossSpec, Spec
+from planner.statistics import Statistics
+
+Found = TypeVar("Found")
+
+
+@spark_translated(GraphError, "Spark cannot read the graph's tables")
+def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int = 1) -> Job:
+    """Trace the model, let Spark open files that it should read, check the graph and plan the epoch.
+
+    Args:
+        model: The model to train.
+        graph: The graph to train on.
+        config: The settings of the run.
+        opened: The stack that closes what the job has opened.
+        models: The number of such models that may train together, which sizes Spark's heap.
+
+    Raises:
+        GraphError: If the graph cannot be trained on.
+        ModelError: If the model cannot be traced.
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
+    """
+    asked = label_task(config.task)
+    draw_rows(model, graph, config)
+    width = model_width(model, graph)
+    train, evaluate = traced(model, width, graph, config)
+    config = for_learned_rows(config, train)
+    expected = foreseen(train, evaluate, graph, config)
+    graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
+    graph = graph.for_task(asked)
+    if train.sees_labels:
+        graph, width = with_seen_labels(graph), train.width
+    outputs, task = model_outputs(evaluate), asked or graph.labels.task
+    reads, types = edge_demands(train)
+    classes = LossSpec(task, outputs, normalizer=1.0).classes
+    report = check_graph(
+        graph, task, classes, width, takes_roots(train), reads, types, train.bounds, most_in_edges(train)
+    )
+    check_statistics(train, report.vertices)
+    check_variances_of_types(train, graph)
+    loss = loss_of(graph, task, outputs, config, train.further)
+    if train.sees_labels:
+        loss = replace(loss, shown=config.label_rate)
+    sampling = sampling_of(train, graph, config)
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
+    weights = graph.names.weight_words(graph.statistics.weighted)
+    if graph.has_vertex_weights:
+        weights += ", and of vertices in the loss"
+    several = "" if graph.vertex_types is None else graph.vertex_types.words
+    planned = planned.described(weights=weights, types=several, **place_of_rows(config, train))
+    warnings = (
+        *graph.notes,
+        *report.warnings,
+        *slow_choice(engine, config),
+        *idle_settings(engine.name, config, graph),
+    )
+    warnings = (*warnings, *limit_notes(engine.name, config, graph), *sampling_notes(sampling))
+    job = Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
+    return job if sampling is None else with_batches(job, sampling, config)
+
+
+@translated()
+def plan_for(
+    train: Spec,
+    evaluate: Spec,
+    loss: LossSpec,
+    graph: Graph,
+    config: TrainerConfig,
+    statistics: Statistics | None = None,
+    sampling: Sampling | None = None,
+    limited: bool = True,
+) -> tuple[EngineChoice, Planned, Footprint]:
+    """Choose the engine, make its plan and estimate its memory. The choice compares estimates for the engines in question.
+
+    Args:
+        train: The traced model in training mode.
+        evaluate: The traced model in evaluation mode.
+        loss: The loss to minimise.
+        graph: The graph to train on.
+        config: The settings of the run.
+        statistics: The sizes of the graph; None: read them from the graph.
+        sampling: How the batches of an epoch are sampled. Then the plan evaluates and does not train. None: full batch.
+        limited: False if the memory limit is checked later, when all that a run needs is known.
+
+    Returns:
+        The engine, its plan, and the estimated memory of the plan.
+
+    Raises:
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
+    """
+    known, master = cost_cache.load(), session_master(graph, config)
+    prices = {name: priced(traits, config, known, master) for name, traits in ENGINES.items()}
+    statistics = statistics or _statistics(graph, prices["blocks"])
+    limit = MemoryLimit.of(config)
+    form = cast(Literal["auto", "general"], config.plan)  # TrainerConfig knows no other once it is made
+    options = Options(form, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
+    options = replace(options, sampling=sampling)
+
+    def plan(engine: str) -> Planned:
+        priced_so = replace(options, pricing=prices[engine])
+        for known in plans.values():  # what plans of one model have in common is made once
+            return known.with_options(priced_so)
+        return compile_plan(train, evaluate, loss, statistics, priced_so)
+
+    plans = _OnDemand(plan)
+    needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
+    seconds = _OnDemand(lambda engine: plans[engine].seconds)
+    if train.learned:
+        engine = EngineChoice("local", "learned rows run on it")
+    else:
+        engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]))
+    check_edge_data(engine, train)
+    check_able(engine, plans[engine.name])
+    if limit.bytes is not None and limited:
+        check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
+    found, needed = plans[engine.name], needs[engine.name]
+    memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
+    partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
+    choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
+    said: dict[str, Any] = {
+        "engine_reason": engine.reason,
+        "free_bytes": engine.free_bytes,
+        "memory": memory,
+        "peak_bytes": limit.peak(needed),
+        "choices": choices,
+    }
+    planned = found.described(pricing=pricing, **said)
+    if engine.name == "blocks" and config.partitions is not None:
+        check_partitions(config.partitions, planned.plan, statistics)
+    return engine, planned, needed
+
+
+class _OnDemand(dict[str, Found]):
+    """A value for each engine, computed when it is first asked for: plans for all engines would take time for nothing."""
+
+    def __init__(self, find: Callable[[str], Found]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, engine: str) -> Found:
+        self[engine] = self._find(engine)
+        return self[engine]
+
+
+def session_master(graph: Graph, config: TrainerConfig) -> str | None:
+    """Return the Spark master of the graph's session; None if the graph is elsewhere or will be collected for local."""
+    if graph.origin != "spark" or config.engine == "local" or graph.on_connect:
+        return None
+    return graph.tables()[0].sparkSession.sparkContext.master
+
+
+def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
+    """Return the sizes of a graph. Degrees are included if shuffled bytes depend on them, or if the graph already has them."""
+    found = graph.statistics
+    return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
+
+
+def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """Return the estimated memory for a graph in files, before any row is read; None for a graph elsewhere.
+
+    Raises:
+        ConfigurationError: If the estimate exceeds the memory limit.
+    """
+    if graph.origin != "files" or (config.engine == "local" and config.memory_limit is None):
+        return None
+    statistics = graph.estimate()
+    # the kind of loss does not change the memory
+    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0, further=evaluate.further)
+    sampling, regime = None, config.regime
+    if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
+        sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
+    return plan_for(train, evaluate, loss, graph, config, statistics, sampling)[-1]
+
+
+def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """Return the estimate of `foreseen` for a model of which only the shapes matter."""
+    if graph.origin != "files":
+        return None
+    draw_rows(model, graph, config)
+    width = model_width(model, graph)
+    return foreseen(*traced(model, width, graph, config), graph, config)
