@@ -41,6 +41,8 @@ KEY_BYTES = 8  # bytes of a vertex's row key
 # copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
 LEARNED_COPIES = 5
 SPARSE_BYTES = 16  # bytes of a non-zero feature: the number with its place, by row and by column
+BLOCKS_IN_TURN = 3  # blocks of a task whose sums read other partitions one at a time: two, and one that is computed
+PARTS_IN_TURN = 3  # partitions of a column that such a task holds: its own, another one, and the sums
 ROWS_HEAP = 320 * MIB  # Spark's own heap on rows, with generated operators and their garbage
 ROW_COPIES = 3  # copies of columns in that heap: held, and passed on by operators; fitted to one graph
 GAPS = 1.2  # measured peak on local, divided by `local_bytes`; the cause was not found
@@ -57,6 +59,7 @@ class Footprint:
     least: int  # least limit under which it runs; may exceed `peak`, because a limit is divided in fixed shares
     heap: int = 0  # the part of `peak` in Spark's heap; 0: Spark's default heap is enough
     least_heap: int = 0  # least heap with which it runs
+    in_turn: bool = False  # sums over edges have to read other partitions one at a time, which takes longer
     partitions: int | None = None  # least number of partitions, if the usual number needs more than the limit
     # least limit under which no column lies in a file; None: the engine decides that as it runs
     in_memory: int | None = None
@@ -94,7 +97,7 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     heap = int(GARBAGE * (needed + columns))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved)
-    return Footprint(engine, fixed + outside + heap, least, heap, least_heap)
+    return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn)
 
 
 def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
@@ -228,7 +231,19 @@ def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     passes = [
         _WorkingSet(plan, steps, columns_bytes(plan, steps, statistics), layout).most for steps in plan.passes if steps
     ]
-    return SPARK_HEAP + topology(plan, statistics, layout.partitions) + max([loading, *passes])
+    blocks = topology(plan, statistics, layout.partitions)
+    if layout.in_turn and reads_in_turn(plan):
+        blocks = int(blocks * min(1.0, BLOCKS_IN_TURN * layout.at_once))
+    return SPARK_HEAP + blocks + max([loading, *passes])
+
+
+def reads_in_turn(plan: Plan) -> bool:
+    """Return True if no step of a plan needs all partitions at one time, except sums over edges, which can do without."""
+    return all(
+        isinstance(step, PropagateStep) or (isinstance(step, PipeStep) and not step.collections)
+        for steps in plan.passes
+        for step in steps
+    )
 
 
 def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
@@ -246,8 +261,13 @@ class _WorkingSet:
         needed = [_needed(plan, step) for step in steps]
         rows = [*map(self._read_as_rows, needed)]
         self._whole = [*map(self._read_whole, steps, needed)]
-        self._parts = [*map(self._in_parts, steps, rows, self._whole)]
         self._sources = [*map(self._made_before, rows, self._whole)]
+        summed: Sequence[Collection[str]] = [()] * len(steps)
+        if layout.in_turn and reads_in_turn(plan):
+            summed, self._whole = self._whole, [frozenset()] * len(steps)
+        self._parts = [*map(self._in_parts, steps, rows, self._whole)]
+        for parts, columns in zip(self._parts, summed, strict=True):
+            parts += [name for name in columns for _ in range(PARTS_IN_TURN)]
 
     @property
     def most(self) -> int:

@@ -148,7 +148,7 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
         session = opened.enter_context(Session(limit.session(config)))
         if needs.engine == "rows":
             return _rows(spark, session, config, opened)
-        return _blocks(spark, session, config, needs.partitions, opened)
+        return _blocks(spark, session, config, needs, opened)
     except BaseException:
         opened.close()
         raise
@@ -168,7 +168,7 @@ def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: 
 
 
 def _blocks(
-    spark: SparkSession, session: Session, config: TrainerConfig, at_least: int | None, opened: ExitStack
+    spark: SparkSession, session: Session, config: TrainerConfig, needs: Footprint, opened: ExitStack
 ) -> Engine:
     from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 
@@ -176,7 +176,8 @@ def _blocks(
     settings = BlocksSettings(
         config.partitions,
         config.chunk_rows or CHUNK_ROWS,
-        at_least=at_least or 1,
+        at_least=needs.partitions or 1,
+        in_turn=needs.in_turn,
         messenger=session.settings.messenger,
     )
     return BlocksEngine(spark, session.link, session.endpoint, settings, on_close=[opened])

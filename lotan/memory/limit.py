@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark's files need memory too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
-MORE_PARTITIONS = (2, 4, 8, 16, 32)
+MORE_PARTITIONS = (2, 4, 8, 16, 24, 32, 64, 128)
 """Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
+MOST_TIMES = 1 + max(MORE_PARTITIONS)  # so many times slower counts a sum that reads partitions one at a time
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class MemoryLimit:
     crew: Crew  # the processes of the blocks engine; on rows, each Spark task has a Python process too
     saved: int | None  # bytes for each worker between forward and backward; None: not given
     chunk_rows: int | None = None  # vertices that a stage processes at a time; None: not given
+    one_jvm: bool = True  # False if the master of Spark is a cluster
 
     @classmethod
     def of(cls, config: TrainerConfig) -> MemoryLimit:
@@ -51,7 +53,8 @@ class MemoryLimit:
         limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
         saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
         workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
-        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows)
+        one_jvm = config.master is None or config.master.startswith("local")
+        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows, one_jvm)
 
     @property
     def shares(self) -> Shares | None:
@@ -62,17 +65,21 @@ class MemoryLimit:
         """Return the estimated memory that an engine needs for a plan.
 
         On blocks, if no number of partitions is given, there are as many as Spark runs tasks at once. If these do not
-        fit the limit, the smallest number that fits is taken.
+        fit the limit, the smallest number that fits is taken. If none does, sums over edges read other partitions one
+        at a time, and again the smallest number that fits is taken.
         """
         layout = self.layout(traits, partitions)
         usual = footprint(traits, plan, statistics, layout)
-        if self.bytes is None or partitions is not None or not traits.more_partitions_fit or usual.least <= self.bytes:
+        if self.bytes is None or not traits.more_partitions_fit or usual.least <= self.bytes:
             return usual
         candidates = [Candidate(usual, cost=1.0, fits=False)]
-        for times in MORE_PARTITIONS:  # more partitions run in as many more waves of tasks
-            count = times * layout.crew.tasks
-            found = footprint(traits, plan, statistics, replace(layout, partitions=count))
-            candidates.append(Candidate(replace(found, partitions=count), times, found.least <= self.bytes))
+        counts = [partitions] if partitions is not None else [times * layout.crew.tasks for times in MORE_PARTITIONS]
+        for in_turn in (False, True) if self.one_jvm else (False,):
+            for count in counts:  # more partitions run in as many more waves of tasks
+                found = footprint(traits, plan, statistics, replace(layout, partitions=count, in_turn=in_turn))
+                found = replace(found, partitions=None if partitions is not None else count)
+                cost = count * (MOST_TIMES if in_turn else 1)
+                candidates.append(Candidate(found, cost, found.least <= self.bytes))
         chosen = choose_physical(candidates)
         return chosen.what if chosen.fits else min((one.what for one in candidates), key=lambda one: one.least)
 
@@ -96,6 +103,7 @@ class MemoryLimit:
             files = f"; {size(needs.on_disk)} of columns and saved values lie in files"
             beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
+        more += ", read one at a time" if needs.in_turn else ""
         return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:

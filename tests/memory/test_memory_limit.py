@@ -22,10 +22,10 @@ from lotan.memory import limit as memory_limit
 from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
 from lotan.planning.identity import identity
 from lotan.settings.byte_sizes import byte_count
-from planner.footprint import Footprint, footprint
+from planner.footprint import Footprint, footprint, in_hand, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan
-from planner.shares import MIB, fixed_bytes
+from planner.shares import MIB, Crew, fixed_bytes
 from planner.statistics import Statistics
 from tests.engines.test_clusters import assert_same_weights, run
 
@@ -106,7 +106,24 @@ def test_blocks_are_as_many_as_the_limit_wants_them_to_be():
     assert needs(more[1]).partitions == 8
     assert needs(more[1]).least == more[1]
     assert needs(more[1], partitions=2) == usual
-    assert needs(GIB).least == more[-1]  # of what is then refused, the least that would do
+    assert not needs(more[-1]).in_turn
+    least = needs(GIB)  # of what is then refused, the least that would do
+    assert least.in_turn
+    assert least.least < more[-1] / 4
+    assert needs(least.least) == least
+    assert needs(more[-1], partitions=64).in_turn is False
+    assert needs(more[-1] - 2 * GIB, partitions=64).in_turn
+
+
+def test_what_steps_need_whole_stays_in_the_estimate():
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+    large = Statistics(vertices=1_000_000, edges=10_000_000, width=100)
+    layout = Layout(Crew(2, 2), partitions=64, in_turn=True)
+    for model, lighter in ((lotan.nn.GCN(8, 16, 2, 3), True), (lotan.nn.GAT(8, 16, 2, 3), False)):
+        plan = lotan.Trainer(model, graph, engine="blocks").job.plan
+        assert reads_in_turn(plan) is lighter
+        less, whole = (in_hand(plan, large, one) for one in (layout, replace(layout, in_turn=False)))
+        assert (less < whole) is lighter
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():

@@ -52,6 +52,7 @@ class BlocksSettings:
     at_least: int = 1  # least number of partitions, if none is given
     together: int = 4  # chunks that travel in one message, if the stage reads no edges
     shuffled: bool = False  # True to exchange rows by shuffles even if all partitions are in one JVM
+    in_turn: bool = False  # in one JVM, sums over edges read other partitions one at a time; the sums are the same
     attempts: int = 2  # attempts at a pass's lineage, if Spark's own retries were not enough
     stall_seconds: float = 900.0  # seconds without any task starting or ending after which a pass is given up
     messenger: Settings = field(default_factory=Settings)
@@ -233,9 +234,10 @@ class BlocksEngine(Engine):
         weighted = step.weighted and self._graph.weighted
         levels = numbered(step.within), numbered(step.output.within)
         given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, *levels
-        rows = self._facade.propagate(*given, self.settings.shuffled)
+        in_turn = self._in_one_heap and self.settings.in_turn
+        rows = self._facade.sumsInTurn(*given) if in_turn else self._facade.propagate(*given, self.settings.shuffled)
         if self._in_one_heap and step.output.name in self._now.reading.as_read:
-            sums = self._facade.sums(*given)
+            sums = rows if in_turn else self._facade.sums(*given)
             self._now.ends[id(sums)] = sums
             return Column(rows, step.output.width, made=sums, sums=sums)
         self._keep(rows, [step.output.name])

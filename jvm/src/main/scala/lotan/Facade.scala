@@ -93,6 +93,20 @@ object Facade {
     step.asRead(graph.along(step.edges), column, spread(graph, step.edges, within))
   }
 
+  /** Does `propagate` in one JVM with one other partition in hand at a time, for columns that lie on the disk. */
+  def sumsInTurn(
+      graph: LoadedGraph,
+      column: RDD[Rows],
+      edges: String,
+      weighted: Boolean,
+      reverse: Boolean,
+      within: Int,
+      made: Int
+  ): RDD[Rows] = {
+    val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
+    step.inTurn(graph.along(step.edges), column, spread(graph, step.edges, within))
+  }
+
   /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result; `scale` may be
     * null.
     */

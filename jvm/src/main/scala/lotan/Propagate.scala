@@ -54,6 +54,10 @@ final case class Propagate(
       if (hubs) HubSums(this).added(blocks, column, sums) else sums
     }
 
+  /** As `apply` in one JVM, with one other partition in hand at a time. */
+  def inTurn(blocks: RDD[Block], column: RDD[Rows], hubs: Boolean = false): RDD[Rows] =
+    SharedHeap(this, hubs).inTurn(blocks, column)
+
   /** As `apply` in one JVM, with each row computed when it is read: for a column that one reader reads once. */
   def asRead(blocks: RDD[Block], column: RDD[Rows], hubs: Boolean = false): RDD[RowReader] =
     SharedHeap(this, hubs).sums(blocks, column)

@@ -35,6 +35,48 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
     sums.read(0, sums.count, out.values)
     out
   }
+
+  /** The sums as rows, for which a task holds its own partition and one other at a time: for columns that lie on the disk. */
+  def inTurn(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] = {
+    val used = if (hubs) blocks.map(_.withoutHubs) else blocks
+    val sums = used.zipPartitions(new InTurn(used), new InTurn(column)) { (ofBlock, ofBlocks, ofRows) =>
+      Iterator.single(addedInTurn(ofBlock.next(), ofBlocks.next(), ofRows.next()))
+    }
+    if (hubs) HubSums(step).added(blocks, column, sums) else sums
+  }
+
+  private def addedInTurn(block: Block, blockOf: Int => Block, rowsOf: Int => Rows): Rows = {
+    val own = rowsOf(block.partition)
+    Propagate.check(block, own, step.read)
+    val out = Rows.zeros(step.sums(block), own.width)
+    Propagate.start(block, step, own, 0, out.count, out.values)
+    val product = new SparseProduct(Array(own.values), Array(0, block.count), own.width)
+    val others = (0 until block.partitions).filter(_ != block.partition)
+    if (step.reverse) {
+      product.addTo(out.values, step.transpose(block), step.weighted, 0, out.count)
+      for (other <- others) {
+        val (from, rows) = (blockOf(other), rowsOf(other))
+        Propagate.check(from, rows, step.read)
+        new HaloSums(step, block, from, rows, null).addTo(out.values, 0, out.count)
+      }
+    } else {
+      val matrix = block.edges(step.edges).forward
+      val next = matrix.indptr.take(out.count)
+      product.addBelow(out.values, matrix, step.weighted, next, block.count)
+      for (other <- others) {
+        val (first, last) = (block.haloStart(other), block.haloStart(other + 1))
+        val (from, rows) = (blockOf(other), rowsOf(other))
+        Propagate.check(from, rows, step.read)
+        new SparseProduct(
+          Array(null, rows.values), // own rows and those of owners before have been added
+          Array(0, first, last),
+          own.width,
+          Some(Array(null, from.send(block.partition)))
+        ).addBelow(out.values, matrix, step.weighted, next, last)
+      }
+    }
+    out
+  }
 }
 
 /** Sums over in-edges. */
@@ -66,26 +108,38 @@ final private class OverOut(
     ready: Array[Parcel]
 ) extends RowReader {
   private val own = rows(block.partition)
-  private val products = rows.zip(all).map { case (part, other) =>
-    new SparseProduct(Array(part.values), Array(0, other.count), width)
+  private val product = new SparseProduct(Array(own.values), Array(0, block.count), own.width)
+  private val halos = all.zip(rows).map { case (other, part) =>
+    new HaloSums(step, block, other, part, Option(ready(other.partition)).map(_.values).orNull)
   }
-  private val sum = new Array[Float](width)
 
   override def width: Int = own.width
   override def count: Int = step.sums(block)
 
   override def read(from: Int, until: Int, into: Array[Float]): Unit = {
     Propagate.start(block, step, own, from, until, into)
-    products(block.partition).addTo(into, step.transpose(block), step.weighted, from, until)
-    for (other <- all) addHalo(other, from, until, into)
+    product.addTo(into, step.transpose(block), step.weighted, from, until)
+    for (halo <- halos) halo.addTo(into, from, until)
   }
+}
 
-  /** Adds the sums that `other` has for vertices of `block`, row by row: each sum is finished before it is added. */
-  private def addHalo(other: Block, from: Int, until: Int, into: Array[Float]): Unit = {
+/** The sums that another partition has for vertices of a block.
+  *
+  * @param rows
+  *   of that partition
+  * @param done
+  *   its sums for those of `Hubs.sources` that are in this block; null where there are none
+  */
+final private class HaloSums(step: Propagate, block: Block, other: Block, rows: Rows, done: Array[Float]) {
+  private val width = rows.width
+  private val product = new SparseProduct(Array(rows.values), Array(0, other.count), width)
+  private val sum = new Array[Float](width)
+
+  /** Adds those for rows `from until until`, row by row: each sum is finished before it is added. */
+  def addTo(into: Array[Float], from: Int, until: Int): Unit = {
     val targets = block.send(other.partition)
     val matrix = step.transpose(other)
     val first = other.haloStart(block.partition)
-    val done = Option(ready(other.partition)).map(_.values).orNull
     val large = if (done == null) Array.emptyIntArray else other.hubs.sources(block.partition)
     var i = place(targets, from)
     var next = place(large, i)
@@ -95,7 +149,7 @@ final private class OverOut(
         next += 1
       } else {
         util.Arrays.fill(sum, 0f)
-        products(other.partition).addTo(sum, matrix, step.weighted, first + i, first + i + 1)
+        product.addTo(sum, matrix, step.weighted, first + i, first + i + 1)
         AddRows.one(into, (targets(i) - from) * width, sum, 0, width)
       }
       i += 1
