@@ -120,6 +120,9 @@ def choose_engine(
         reason = f"the memory limit is {size(limit)}, and local needs about {size(here.in_memory or here.least)}"
         if here.least <= limit < min(needs["blocks"].least, needs["rows"].least):
             return EngineChoice("local", f"{reason}, unless its columns lie in files; engines on Spark need more")
+        if here.least <= limit and needs["blocks"].in_turn:
+            slower = "blocks would read partitions one at a time, which is slower"
+            return EngineChoice("local", f"{reason}, unless its columns lie in files; {slower}")
         return _on_spark(reason, config, None, needs, seconds, unable)
     needed = here.peak - DRIVER_BYTES  # this process is running already
     # Free memory changes from one second to the next: printed, it would make two plans of one model look different.

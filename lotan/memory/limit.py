@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -53,8 +54,7 @@ class MemoryLimit:
         limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
         saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
         workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
-        one_jvm = config.master is None or config.master.startswith("local")
-        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows, one_jvm)
+        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows, _in_one_jvm(config.master))
 
     @property
     def shares(self) -> Shares | None:
@@ -103,7 +103,7 @@ class MemoryLimit:
             files = f"; {size(needs.on_disk)} of columns and saved values lie in files"
             beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
-        more += ", read one at a time" if needs.in_turn else ""
+        more += ", read one at a time, which takes several times the estimated seconds" if needs.in_turn else ""
         return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:
@@ -131,6 +131,16 @@ class MemoryLimit:
         )
         saved = self.saved if self.shares is None else self.shares.saved
         return plain if saved is None else replace(plain, worker_memory=saved)
+
+
+def _in_one_jvm(master: str | None) -> bool:
+    """Return True if Spark runs in one JVM: that of the master, or of the running session if none is named."""
+    if master is None and "pyspark" in sys.modules:
+        from lotan.hosts.spark_session import active_session  # here, because the local engine needs no Spark
+
+        session = active_session()
+        master = None if session is None else session.sparkContext.master
+    return master is None or master.startswith("local")
 
 
 def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) -> None:

@@ -95,6 +95,24 @@ def test_equals_autograd(name, partitions, spark, workers):
     check(spark, workers, name, "auto", drawn, partitions, shuffled=partitions > 2)
 
 
+@pytest.mark.parametrize("name", ["GCN", pytest.param("GCN, three layers, jumping", marks=pytest.mark.nightly)])
+def test_partitions_that_are_read_in_turn_give_the_same_bits(name, spark, workers):
+    drawn = sample(3, vertices=20, edges=50, weighted=EVERY[name].weights, directed=True)
+    results = []
+    for in_turn in (True, False):
+        ours, truth = models(name, seed=3)
+        settings = BlocksSettings(partitions=3, chunk_rows=4, in_turn=in_turn)
+        with closing(BlocksEngine(spark, workers.link, workers.endpoint, settings)) as engine:
+            found = train(engine, plan_of(name, drawn, BLOCKS["auto"]), ours, drawn)
+            assert engine._in_one_heap
+        assert_equals_truth(found, name, truth, drawn)
+        results.append(found)
+    first, second = results
+    assert first.losses == second.losses
+    for one, other in zip(first.gradients, second.gradients, strict=True):
+        assert all(torch.equal(one[key], other[key]) for key in one.keys() | other.keys())
+
+
 PRUNED = [("GCN", EMPTY), ("GCN, three layers, jumping", 2), ("GIN", 1), ("residual", 3), ("hops", 2), ("MLP", 3),
           ("GAT", 3), ("GAT, four heads", EMPTY), ("GAT, four heads, averaged", 2), ("branches", 3),
           ("GraphSAGE, max", 2), ("GraphSAGE, min", EMPTY), ("own layer", 2), ("own layer", EMPTY),

@@ -227,3 +227,7 @@ def test_auto_takes_files_only_where_no_engine_on_spark_fits() -> None:
     assert "unless its columns lie in files" in found.reason
     needs["blocks"] = replace(needs["blocks"], least=1 << 30)
     assert choose_engine(limited, graph, needs, seconds).name != "local"
+    needs["blocks"] = replace(needs["blocks"], in_turn=True)
+    found = choose_engine(limited, graph, needs, seconds)
+    assert found.name == "local"
+    assert "one at a time" in found.reason
