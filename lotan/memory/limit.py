@@ -134,13 +134,22 @@ class MemoryLimit:
 
 
 def _in_one_jvm(master: str | None) -> bool:
-    """Return True if Spark runs in one JVM: that of the master, or of the running session if none is named."""
+    """Return True if Spark runs in one JVM: by its master, or by that of the running session if none is named."""
     if master is None and "pyspark" in sys.modules:
         from lotan.hosts.spark_session import active_session  # here, because the local engine needs no Spark
 
         session = active_session()
         master = None if session is None else session.sparkContext.master
-    return master is None or master.startswith("local")
+    return is_one_jvm(master or "local")
+
+
+def is_one_jvm(master: str) -> bool:
+    """Return True for a master with which Spark runs in one JVM.
+
+    >>> [is_one_jvm(master) for master in ("local", "local[2]", "local-cluster[2,1,1024]", "spark://host:7077")]
+    [True, True, False, False]
+    """
+    return re.match(r"local(\[|$)", master) is not None
 
 
 def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lotan.memory.limit import MemoryLimit
+from lotan.memory.limit import MemoryLimit, is_one_jvm
 from lotan.planning.cost_cache import Known
 from planner.cost import Pricing
 from planner.footprint import Footprint
@@ -29,7 +28,7 @@ def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: st
     spread = replace(
         limit.layout(traits, config.partitions),
         saved=limit.saved if limit.shares is None else limit.shares.saved,
-        shuffled=re.match(r"local(\[|$)", master or config.master or "local") is None,
+        shuffled=not is_one_jvm(master or config.master or "local"),
     )
     name = traits.name
     return Pricing(traits, spread, known.rates.get(name), known.corrections(name), len(known.runs.get(name, ())))
