@@ -11,7 +11,7 @@ from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.given_tables import is_connect
-from lotan.graph.given_types import GivenTypes
+from lotan.graph.given_types import GivenTypes, sql_type, sql_type_of
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import TrainingWeights, training_weights
 from lotan.graph.link_parts import LinkParts, link_parts, parts_of_tables
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Origin = Literal["memory", "files", "spark"]
-
-_SQL_INTEGERS = {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"}  # by number of bytes
 
 
 class GraphContent:
@@ -240,7 +238,5 @@ class GraphContent:
     def id_type(self) -> str:
         """The type of the ids in Spark SQL, such as "int", "bigint" or "string". Predictions have ids of this type."""
         if self._source.tables is not None:
-            kind = str(self._tables[0].schema[self.names.id].dataType.simpleString())
-            return kind if kind in (*_SQL_INTEGERS.values(), "string") else "bigint"
-        ids = self.arrays().ids
-        return "string" if ids.dtype == object else _SQL_INTEGERS[ids.dtype.itemsize]
+            return sql_type_of(self._tables[0].schema[self.names.id].dataType.simpleString())
+        return sql_type(self.arrays().ids)

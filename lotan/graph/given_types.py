@@ -128,6 +128,11 @@ def _restoring(ids: npt.NDArray[Any], first: int) -> Callable[[Iterator[pd.DataF
     return run
 
 
+def sql_type_of(column: str) -> str:
+    """Return Spark's name for the type of ids that lie in a column of a type, such as "bigint" for a decimal."""
+    return column if column in (*_SQL_INTEGERS.values(), "string") else "bigint"
+
+
 def sql_type(ids: npt.NDArray[Any]) -> str:
     """Return Spark's name for the type of ids in memory."""
     return "string" if ids.dtype == object else _SQL_INTEGERS[ids.dtype.itemsize]

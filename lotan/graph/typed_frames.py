@@ -16,7 +16,7 @@ from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import wrong_id_type, wrong_type
 from lotan.graph.given_tables import arrow_table, is_spark, names_of_columns
-from lotan.graph.given_types import SEPARATOR, GivenTypes, check_types, said, task_of, types_with
+from lotan.graph.given_types import SEPARATOR, GivenTypes, check_types, said, sql_type_of, task_of, types_with
 from lotan.graph.kinds import accepts, kind_of_spark
 from lotan.graph.sources import Source
 from lotan.graph.spark_names import named
@@ -65,10 +65,8 @@ def source_of(
         edge_features="edge_attr" if found.edge_widths else None,
         edge_type="edge_type",
     )
-    ids = [tables[name].schema[own[name].id].dataType.simpleString() for name in types]
-    given = GivenTypes(
-        found, tuple(one if one in ("tinyint", "smallint", "int", "string") else "bigint" for one in ids)
-    )
+    ids = tuple(sql_type_of(tables[name].schema[own[name].id].dataType.simpleString()) for name in types)
+    given = GivenTypes(found, ids)
     return Source(chosen, tables=(joined, reduce(DataFrame.unionByName, ends)), types=given), _task(
         tables[task], own[task]
     )

@@ -61,9 +61,8 @@ def neighbourhood(graph: Graph, vertex: int | str, hops: int, most_edges: int) -
     Raises:
         GraphError: There is no such vertex, or the part has more than `most_edges` edges.
     """
-    if isinstance(vertex, bool) or not isinstance(vertex, int | str | np.integer):
-        raise _unknown(vertex)
-    if not isinstance(vertex, str) and abs(int(vertex)) >= 2**63:
+    is_number = isinstance(vertex, int | np.integer) and not isinstance(vertex, bool) and abs(int(vertex)) < 2**63
+    if not is_number and not isinstance(vertex, str):
         raise _unknown(vertex)
     types = graph.given_types
     joint = vertex if types is None else types.joint_id(vertex)

@@ -319,8 +319,10 @@ def _tables(
     """
     import pandas as pd  # here, because training does not need it
 
-    arrays, influences = part.graph.arrays(), _of_features(found, kinds)
-    features = pd.DataFrame({"feature": np.arange(kinds.widths[0]), "influence": influences[0]})
+    arrays = part.graph.arrays()
+    of_features = [
+        pd.DataFrame({"feature": np.arange(len(values)), "influence": values}) for values in _of_features(found, kinds)
+    ]
     if types is None:
         of_vertices: dict[str, Any] = {"id": arrays.ids}
         of_edges: dict[str, Any] = {"src": arrays.ids[arrays.src], "dst": arrays.ids[arrays.dst]}
@@ -332,15 +334,12 @@ def _tables(
         src, dst = arrays.src, arrays.dst
         of_edges = {"src_type": names[src], "src": ids[src], "relation": relations}
         of_edges |= {"dst_type": names[dst], "dst": ids[dst]}
-        of_types = [
-            pd.DataFrame({"type": name, "feature": np.arange(len(values)), "influence": values})
-            for name, values in zip(types.types.names, influences, strict=True)
-        ]
-        features = pd.concat(of_types, ignore_index=True)
+        for name, table in zip(types.types.names, of_features, strict=True):
+            table.insert(0, "type", name)
     of_vertices |= {"hops": part.hops, "influence": _of_vertices(part, found)}
     vertices = pd.DataFrame(of_vertices)[part.hops <= hops]
     edges = pd.DataFrame({**of_edges, "influence": found.edges.numpy()})[part.hops[arrays.dst] < max(1, hops)]
-    return _ranked(vertices), _ranked(edges), _ranked(features)
+    return _ranked(vertices), _ranked(edges), _ranked(pd.concat(of_features, ignore_index=True))
 
 
 def _ranked(table: pd.DataFrame) -> pd.DataFrame:

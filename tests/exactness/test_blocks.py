@@ -64,8 +64,10 @@ PRUNING = replace(BLOCKS["auto"], disabled=("reuse_evaluation",))
 """A training pass that evaluates needs all vertices."""
 
 
-def blocks(spark, workers: Session, partitions: int, shuffled: bool, chunk_rows: int = 4) -> closing[BlocksEngine]:
-    settings = BlocksSettings(partitions=partitions, chunk_rows=chunk_rows, shuffled=shuffled)
+def blocks(
+    spark, workers: Session, partitions: int, shuffled: bool, chunk_rows: int = 4, in_turn: bool = False
+) -> closing[BlocksEngine]:
+    settings = BlocksSettings(partitions=partitions, chunk_rows=chunk_rows, shuffled=shuffled, in_turn=in_turn)
     return closing(BlocksEngine(spark, workers.link, workers.endpoint, settings))
 
 
@@ -101,8 +103,7 @@ def test_partitions_that_are_read_in_turn_give_the_same_bits(name, spark, worker
     results = []
     for in_turn in (True, False):
         ours, truth = models(name, seed=3)
-        settings = BlocksSettings(partitions=3, chunk_rows=4, in_turn=in_turn)
-        with closing(BlocksEngine(spark, workers.link, workers.endpoint, settings)) as engine:
+        with blocks(spark, workers, 3, shuffled=False, in_turn=in_turn) as engine:
             found = train(engine, plan_of(name, drawn, BLOCKS["auto"]), ours, drawn)
             assert engine._in_one_heap
         assert_equals_truth(found, name, truth, drawn)

@@ -18,14 +18,16 @@ from tests.tracing.hetero_models import RELATIONS, WIDTHS, made, messy_data, wit
 pytestmark = pytest.mark.thorough
 
 STEPS = 8
+STRIDE = {"paper": 10, "author": 10, "venue": 1}
+"""The distance between the ids of two neighbouring rows, by type."""
 EXPLAINED = ["HeteroConv", "to_hetero with BatchNorm", "HGT", "RGCN", "attributes"]
 
 
 def data_with_ids(name: str) -> HeteroData:
-    """Random data whose ids are not the positions of the rows: whole numbers, which several types have, and texts."""
+    """Random data whose ids are not the positions of the rows: whole numbers, which several types have."""
     data = with_attributes() if name == "attributes" else messy_data()
-    data["paper"].n_id = torch.arange(data["paper"].num_nodes) * 10
-    data["author"].n_id = torch.arange(data["author"].num_nodes) * 10
+    for kind, stride in STRIDE.items():
+        data[kind].n_id = torch.arange(data[kind].num_nodes) * stride
     return data
 
 
@@ -61,8 +63,7 @@ def test_influences_are_the_integrated_gradients_of_the_whole_graph(name: str) -
             features = found.features[found.features["type"] == kind].sort_values("feature")
             np.testing.assert_allclose(features["influence"], values.sum(0), rtol=1e-3, atol=1e-5)
             reached = found.vertices[found.vertices["type"] == kind].set_index("id")["influence"]
-            ids = data[kind].n_id.numpy() if "n_id" in data[kind] else np.arange(len(values))
-            everywhere = pd.Series(values.sum(1), index=ids)
+            everywhere = pd.Series(values.sum(1), index=data[kind].n_id.numpy())
             np.testing.assert_allclose(reached, everywhere[reached.index], rtol=1e-3, atol=1e-5)
             assert everywhere.drop(reached.index).abs().max() < 1e-6 or len(reached) == len(everywhere)
         exact = outputs(model, data, data.x_dict, name)[row].max().item()
@@ -77,7 +78,7 @@ def test_edges_have_their_relations_and_ids() -> None:
     known = set()
     for source, relation, destination in RELATIONS:
         for src, dst in data[source, relation, destination].edge_index.T.tolist():
-            scale = [1 if kind == "venue" else 10 for kind in (source, destination)]
+            scale = [STRIDE[kind] for kind in (source, destination)]
             known.add((source, src * scale[0], relation, destination, dst * scale[1]))
     columns = ["src_type", "src", "relation", "dst_type", "dst"]
     assert set(found.edges[columns].itertuples(index=False, name=None)) <= known
@@ -107,7 +108,7 @@ def test_tables_in_spark_are_explained_alike(spark) -> None:
         kind: spark.createDataFrame(
             pd.DataFrame(
                 {
-                    "id": np.arange(data[kind].num_nodes) * (1 if kind == "venue" else 10),
+                    "id": np.arange(data[kind].num_nodes) * STRIDE[kind],
                     "features": data[kind].x.tolist(),
                 }
             )
@@ -118,7 +119,7 @@ def test_tables_in_spark_are_explained_alike(spark) -> None:
     for source, relation, destination in RELATIONS:
         key = source, relation, destination
         src, dst = data[key].edge_index.numpy()
-        scale = [1 if kind == "venue" else 10 for kind in (source, destination)]
+        scale = [STRIDE[kind] for kind in (source, destination)]
         table = pd.DataFrame({"src": src * scale[0], "dst": dst * scale[1]})
         if "edge_attr" in data[key]:
             table["edge_attr"] = data[key].edge_attr.tolist()

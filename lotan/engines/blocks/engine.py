@@ -234,10 +234,9 @@ class BlocksEngine(Engine):
         weighted = step.weighted and self._graph.weighted
         levels = numbered(step.within), numbered(step.output.within)
         given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, *levels
-        in_turn = self._in_one_heap and self.settings.in_turn
-        rows = self._facade.sumsInTurn(*given) if in_turn else self._facade.propagate(*given, self.settings.shuffled)
+        rows = self._facade.propagate(*given, self.settings.shuffled, self.settings.in_turn)
         if self._in_one_heap and step.output.name in self._now.reading.as_read:
-            sums = rows if in_turn else self._facade.sums(*given)
+            sums = rows if self.settings.in_turn else self._facade.sums(*given)
             self._now.ends[id(sums)] = sums
             return Column(rows, step.output.width, made=sums, sums=sums)
         self._keep(rows, [step.output.name])

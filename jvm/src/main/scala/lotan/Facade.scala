@@ -58,6 +58,8 @@ object Facade {
     *   level, as `made`; -1: all vertices
     * @param shuffled
     *   by a shuffle even where all partitions are in one JVM; the result is the same
+    * @param inTurn
+    *   in one JVM, with one other partition in hand at a time, for columns that lie on the disk; the result is the same
     */
   def propagate(
       graph: LoadedGraph,
@@ -67,10 +69,13 @@ object Facade {
       reverse: Boolean,
       within: Int,
       made: Int,
-      shuffled: Boolean
+      shuffled: Boolean,
+      inTurn: Boolean
   ): RDD[Rows] = {
     val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
-    step(graph.along(step.edges), column, shared(graph, shuffled), spread(graph, step.edges, within))
+    val (blocks, hubs, inOneHeap) =
+      (graph.along(step.edges), spread(graph, step.edges, within), shared(graph, shuffled))
+    if (inTurn && inOneHeap) step.inTurn(blocks, column, hubs) else step(blocks, column, inOneHeap, hubs)
   }
 
   /** Returns true if hubs are spread. They are not in sums over some of the edges, of which hubs may have few. */
@@ -91,20 +96,6 @@ object Facade {
   ): RDD[RowReader] = {
     val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
     step.asRead(graph.along(step.edges), column, spread(graph, step.edges, within))
-  }
-
-  /** Does `propagate` in one JVM with one other partition in hand at a time, for columns that lie on the disk. */
-  def sumsInTurn(
-      graph: LoadedGraph,
-      column: RDD[Rows],
-      edges: String,
-      weighted: Boolean,
-      reverse: Boolean,
-      within: Int,
-      made: Int
-  ): RDD[Rows] = {
-    val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
-    step.inTurn(graph.along(step.edges), column, spread(graph, step.edges, within))
   }
 
   /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result; `scale` may be

@@ -12,7 +12,7 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
 
   /** The sums, not yet computed: for whoever reads each row once. `column` is persisted by the caller. */
   def sums(blocks: RDD[Block], column: RDD[Rows]): RDD[RowReader] = {
-    val used = if (hubs) blocks.map(_.withoutHubs) else blocks
+    val used = rest(blocks)
     val ready =
       if (hubs && step.reverse) HubSums(step).sourceSums(blocks, column)
       else blocks.map(block => new Array[Parcel](block.partitions))
@@ -23,6 +23,9 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
     }
     if (hubs) HubSums(step).asRead(blocks, column, most) else most
   }
+
+  /** The blocks without the edges that are spread. */
+  private def rest(blocks: RDD[Block]): RDD[Block] = if (hubs) blocks.map(_.withoutHubs) else blocks
 
   private def reader(block: Block, all: Array[Block], rows: Array[Rows], ready: Array[Parcel]): RowReader = {
     for ((one, own) <- all.zip(rows)) Propagate.check(one, own, step.read)
@@ -38,7 +41,7 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
 
   /** The sums as rows, for which a task holds its own partition and one other at a time: for columns that lie on the disk. */
   def inTurn(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] = {
-    val used = if (hubs) blocks.map(_.withoutHubs) else blocks
+    val used = rest(blocks)
     val sums = used.zipPartitions(new InTurn(used), new InTurn(column)) { (ofBlock, ofBlocks, ofRows) =>
       Iterator.single(addedInTurn(ofBlock.next(), ofBlocks.next(), ofRows.next()))
     }
@@ -51,22 +54,21 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
     val out = Rows.zeros(step.sums(block), own.width)
     Propagate.start(block, step, own, 0, out.count, out.values)
     val product = new SparseProduct(Array(own.values), Array(0, block.count), own.width)
-    val others = (0 until block.partitions).filter(_ != block.partition)
+    // each is read when it is asked for
+    val others = Iterator.range(0, block.partitions).filter(_ != block.partition).map { other =>
+      val (from, rows) = (blockOf(other), rowsOf(other))
+      Propagate.check(from, rows, step.read)
+      (from, rows)
+    }
     if (step.reverse) {
       product.addTo(out.values, step.transpose(block), step.weighted, 0, out.count)
-      for (other <- others) {
-        val (from, rows) = (blockOf(other), rowsOf(other))
-        Propagate.check(from, rows, step.read)
-        new HaloSums(step, block, from, rows, null).addTo(out.values, 0, out.count)
-      }
+      for ((from, rows) <- others) new HaloSums(step, block, from, rows, null).addTo(out.values, 0, out.count)
     } else {
       val matrix = block.edges(step.edges).forward
       val next = matrix.indptr.take(out.count)
       product.addBelow(out.values, matrix, step.weighted, next, block.count)
-      for (other <- others) {
-        val (first, last) = (block.haloStart(other), block.haloStart(other + 1))
-        val (from, rows) = (blockOf(other), rowsOf(other))
-        Propagate.check(from, rows, step.read)
+      for ((from, rows) <- others) {
+        val (first, last) = (block.haloStart(from.partition), block.haloStart(from.partition + 1))
         new SparseProduct(
           Array(null, rows.values), // own rows and those of owners before have been added
           Array(0, first, last),
