@@ -171,7 +171,8 @@ def test_a_missing_jar_is_a_warning_with_the_command_that_builds_it(tmp_path, mo
 @pytest.mark.spark
 @pytest.mark.skipif(not doctor.JAR.is_file(), reason="the jar is not built: make jar")
 def test_the_jar_does_a_tiny_job(spark, monkeypatch):
-    assert only(doctor.check_jar()).status == "ok"
+    finding = only(doctor.check_jar())
+    assert finding.status == "ok", finding.found
     monkeypatch.setattr(facade, "__version__", "9.9.9")
     finding = only(doctor.check_jar())
     assert finding.status == "warning"
