@@ -93,6 +93,11 @@ class MemberState:
         return 0 if self.learner is None else self.learner.state.epoch
 
     @property
+    def place(self) -> tuple[int, int]:
+        """The number of finished epochs, and of the mini-batches that the next one has done."""
+        return (0, 0) if self.learner is None else (self.epoch, self.learner.state.part.batches)
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """One entry per epoch, as in a `Run`; seconds are those of the whole batch."""
         return [] if self.learner is None else self.learner.state.history

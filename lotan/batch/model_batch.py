@@ -225,8 +225,8 @@ class ModelBatch:
         for batch in self.batches:
             waiting = [number for number in batch if self._goes_on(number, upto)]
             while waiting:
-                least = min(self.states[number].epoch for number in waiting)
-                together = [number for number in waiting if self.states[number].epoch == least]
+                least = min(self.states[number].place for number in waiting)
+                together = [number for number in waiting if self.states[number].place == least]
                 passes = self._passes(together, needs)
                 self.setup_seconds += time.perf_counter() - started
                 waiting = self._epochs(passes, together, waiting, upto)
@@ -240,7 +240,7 @@ class ModelBatch:
             The numbers of all members that still wait for epochs.
         """
         others = [number for number in waiting if number not in together]
-        next_of_others = min((self.states[number].epoch for number in others), default=None)
+        next_of_others = min((self.states[number].place for number in others), default=(sys.maxsize, 0))
         while True:
             run_epoch(passes, self._tell, self._guard)
             if self.config.progress:
@@ -248,7 +248,7 @@ class ModelBatch:
             self._engine.settle(passes)
             going = [number for number in together if self._goes_on(number, upto)]
             self._end(passes, [number for number in together if number not in going])
-            if going != together or not going or self.states[going[0]].epoch == next_of_others:
+            if going != together or not going or self.states[going[0]].place >= next_of_others:
                 return sorted([*going, *others])
 
     def _end(self, passes: Passes, numbers: Sequence[int]) -> None:

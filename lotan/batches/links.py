@@ -54,10 +54,11 @@ class LinkBatches(Batches):
         self._end *= len(plans)  # a batch is loaded for one model after the other
         self._last: tuple[int, Sample, Pairs] | None = None  # the batch that was drawn last, which other models share
 
-    def of_epoch(self, epoch: int, drawn_as: int | None = None) -> Iterator[LoadedGraph]:
+    def of_epoch(self, epoch: int, drawn_as: int | None = None, first: int = 0) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order, each once for every model. They have the draws of their epoch."""
-        each = len(self.plans) * self.count
-        yield from self._with_rows(self._take(number) for number in range(epoch * each, (epoch + 1) * each))
+        models, begin = len(self.plans), epoch * self.count
+        numbers = range(models * (begin + first), models * (begin + self.count))
+        yield from self._with_rows(self._take(number) for number in numbers)
 
     def pairs_of(self, graph: LoadedGraph) -> Pairs:
         """Return the pairs of a batch, whose graph `of_epoch` has yielded. They are asked for once."""

@@ -118,20 +118,21 @@ class SparkBatches:
         self._ahead = min(BATCHES_AHEAD, max(0, engine.context.defaultParallelism - 1))
         self._threads = self._opened.enter_context(ThreadPoolExecutor(1 + self._ahead, "lotan-batches"))
 
-    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None) -> Iterator[Outcome]:
+    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
 
         Args:
             epoch: The epoch.
             a_pass: A function from the number of a batch to its pass, with the parameters of that moment.
             drawn_as: The epoch whose draws its batches have: this one, because the settings refuse a fixed order.
+            first: The number of the first batch, if those before it are done.
 
         Raises:
             EngineError: If a batch fails.
         """
         assert drawn_as in (None, epoch)
         with closing(self._sending(epoch)) as sending:
-            for batch in range(self.count):
+            for batch in range(first, self.count):
                 yield self._outcome(sending, batch, a_pass(batch))
 
     def _sending(self, epoch: int) -> _Sending:

@@ -50,7 +50,7 @@ class TrainingBatches(Protocol):
 
     plan: Plan
 
-    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None) -> Iterator[Outcome]:
+    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each, see `Batches.outcomes`."""
 
     def figures(self) -> dict[str, float]:
@@ -108,33 +108,36 @@ class Batches:
             ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
         )
 
-    def of_epoch(self, epoch: int, drawn_as: int | None = None) -> Iterator[LoadedGraph]:
+    def of_epoch(self, epoch: int, drawn_as: int | None = None, first: int = 0) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order.
 
         Args:
             epoch: The number of the epoch, from 1.
             drawn_as: The epoch whose draws its batches have; None: its own.
+            first: The number of the first batch, if those before it are done.
 
         Raises:
             Exception: The preparation of a batch raised it.
         """
         if drawn_as == epoch > 1:
             self._kept.clear()  # the elbow has passed, and no later epoch has these batches
-        draws, numbers = None if drawn_as == epoch else drawn_as, range(epoch * self.count, (epoch + 1) * self.count)
+        draws = None if drawn_as == epoch else drawn_as
+        numbers = range(epoch * self.count + first, (epoch + 1) * self.count)
         yield from self._with_rows(self._take(number, draws) for number in numbers)
 
-    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None) -> Iterator[Outcome]:
+    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
 
         Args:
             epoch: The epoch.
             a_pass: A function from the number of a batch to its pass, with the parameters of that moment.
             drawn_as: The epoch whose draws its batches have; None: its own.
+            first: The number of the first batch, if those before it are done.
 
         Raises:
             Exception: The preparation of a batch raised it.
         """
-        for number, graph in enumerate(self.of_epoch(epoch, drawn_as)):
+        for number, graph in enumerate(self.of_epoch(epoch, drawn_as, first), first):
             self.engine.turn_to(graph)
             outcome = run(self.engine, self.plan, self.plan.train, a_pass(number))
             yield replace(outcome, rows=graph.chunks.rows)

@@ -14,6 +14,7 @@ from lotan.errors import ConfigurationError
 LONGEST = 255 - len(".unfinished")  # bytes of a file name: a suffix follows it while the file is written
 RESULTS: Mapping[str, str | None] = {
     "checkpoint_dir": "DIR",
+    "checkpoint_batches": "N",
     "storage_dir": "DIR",
     "resume": None,
     "resume_with": "NAME=NUMBER[,...]",
@@ -49,6 +50,8 @@ def add_result_options(parser: argparse._ActionsContainer, **helps: str) -> None
         form: dict[str, Any] = {"metavar": taken, "type": os.path.expanduser}
         if taken is None:
             form = {"action": "store_true"}
+        elif name == "checkpoint_batches":
+            form = {"metavar": taken, "type": int}
         elif name == "resume_with":
             form = {"metavar": taken, "type": changes_of}
         parser.add_argument(option_name(name), help=said, **form)

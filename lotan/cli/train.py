@@ -31,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_result_options(
         parser.add_argument_group("results"),
         checkpoint_dir="write a checkpoint to DIR after every epoch (default: none)",
+        checkpoint_batches="write a checkpoint after every N mini-batches of an epoch too (default: after epochs alone)",
         storage_dir="folder for the partitions of --order comet or beta, which stays and is used again (default: in\n"
         "--checkpoint-dir, or else a temporary one)",
         resume="continue from the checkpoint in --checkpoint-dir, if there is one",
@@ -115,6 +116,7 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
         monitor=options.monitor,
         **loss_settings(options),
         checkpoint_dir=options.checkpoint_dir,
+        checkpoint_batches=options.checkpoint_batches,
         storage_dir=options.storage_dir,
         resume=options.resume,
         resume_with=options.resume_with,

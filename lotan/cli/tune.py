@@ -43,6 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         html="write a page with pictures to FILE, such as tune.html",
         save_best="write the best model to DIR, for `lotan predict --model-dir`",
         checkpoint_dir="write each model's checkpoints to a folder in DIR (default: none)",
+        checkpoint_batches="write checkpoints after every N mini-batches of an epoch too (default: after epochs alone)",
         resume="continue from the checkpoints in --checkpoint-dir, if there are any",
         log_dir="record each model's run in a folder such as DIR/model-0000, as `lotan train --log-dir` does, but without the\n"
         "plan, which models share (default: none)",
@@ -118,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
             **loss_settings(options),
             max_models=options.max_models_per_batch,
             checkpoint_dir=options.checkpoint_dir,
+            checkpoint_batches=options.checkpoint_batches,
             resume=options.resume,
             log_dir=options.log_dir,
             mlflow=options.mlflow,

@@ -110,6 +110,8 @@ class TrainerConfig:
     table_memory: int | str | None = None
 
     checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
+    # Mini-batches after which a checkpoint is written within an epoch too; None: checkpoints are written after epochs alone
+    checkpoint_batches: int | None = None
     # Folder of partitions for the orders "comet" and "beta"; None: in checkpoint_dir, or else a temporary one
     storage_dir: str | Path | None = None
     resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
@@ -207,7 +209,7 @@ def _check_choices(config: TrainerConfig) -> None:
 def _check_numbers(config: TrainerConfig) -> None:
     for name, least in (("epochs", 1), ("eval_every", 0)):
         _at_least(name, getattr(config, name), least)
-    for name in ("patience", "partitions", "workers", "chunk_rows"):
+    for name in ("patience", "partitions", "workers", "chunk_rows", "checkpoint_batches"):
         if getattr(config, name) is not None:
             _at_least(name, getattr(config, name), 1)
     for name, least in (("memory_limit", 1), ("worker_memory", 0)):
@@ -288,6 +290,24 @@ def _check_together(config: TrainerConfig) -> None:
     if config.resume and config.checkpoint_dir is None:
         raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
     check_changes(config)
+    _check_checkpoints(config)
+
+
+def _check_checkpoints(config: TrainerConfig) -> None:
+    if config.checkpoint_batches is None:
+        return
+    if config.checkpoint_dir is None:
+        raise ConfigurationError("checkpoint_batches needs checkpoint_dir: the directory for the checkpoints")
+    if not isinstance(config.regime, MiniBatch):
+        raise ConfigurationError(
+            "checkpoint_batches counts mini-batches, and an epoch in full batch has one step: leave it out, or train with "
+            "regime=lotan.MiniBatch(...)"
+        )
+    if config.tables is not None or config.regime.is_stored:
+        where = "row tables" if config.tables is not None else "partitions on a disk"
+        raise ConfigurationError(
+            f"checkpoint_batches does not go with learned rows in {where}, which are saved after epochs alone: leave it out"
+        )
 
 
 def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:

@@ -1,4 +1,6 @@
-"""Checkpoints: the whole state of training after an epoch, in one file that is written completely or not at all.
+"""Checkpoints: the whole state of training, in one file that is written completely or not at all.
+
+One is written after each epoch, and on request between mini-batches.
 
 A directory holds `last.pt` and `best.pt` (the checkpoint at the best epoch so far). A new file is written beside the
 old one, forced to the disk and renamed over the old one; then the directory is forced to the disk too. So one whole
@@ -32,7 +34,7 @@ class CheckpointError(LotanError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of training after an epoch. A resumed run equals the uninterrupted one, bit for bit."""
+    """The state of training after an epoch or a mini-batch. A resumed run equals the uninterrupted one, bit for bit."""
 
     epoch: int  # number of finished epochs
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
@@ -44,6 +46,7 @@ class Checkpoint:
     schedule: dict[str, Any] = field(default_factory=dict)  # the state_dict of the learning rate's scheduler
     changes: list[dict[str, Any]] = field(default_factory=list)  # settings with which it went on, with "after_epoch"
     storage: dict[str, Any] = field(default_factory=dict)  # the files of learned rows; empty if these are in memory
+    part: dict[str, Any] = field(default_factory=dict)  # the mini-batches that the next epoch has done; empty: none
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:

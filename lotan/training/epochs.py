@@ -43,24 +43,24 @@ def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> No
 
 def _train(passes: Passes, told: Report, guard: Guard) -> list[Learner]:
     """Run the training passes of an epoch, with a step after each, and return the learners that have taken all steps."""
-    going, seconds = list(passes.learners), 0.0
+    going = list(passes.learners)
     with closing(passes.train()) as steps:
         started = time.perf_counter()
         for outcomes in steps:
-            seconds += time.perf_counter() - started
+            seconds = time.perf_counter() - started
             for learner, outcome in zip(passes.learners, outcomes, strict=True):
-                if learner in going and not _step(learner, outcome, told, guard):
+                if learner in going and not _step(learner, outcome, seconds, told, guard):
                     going.remove(learner)
             started = time.perf_counter()
     ended = []
     for learner in going:
         with guard(learner):
-            learner.end_epoch(seconds)
+            learner.end_epoch()
             ended.append(learner)
     return ended
 
 
-def _step(learner: Learner, outcome: Outcome, told: Report, guard: Guard) -> bool:
+def _step(learner: Learner, outcome: Outcome, seconds: float, told: Report, guard: Guard) -> bool:
     """Record the metrics that a learner owes, and take its step. Return False if its epoch ends here."""
     with guard(learner):
         if learner.owes_metrics:
@@ -68,7 +68,7 @@ def _step(learner: Learner, outcome: Outcome, told: Report, guard: Guard) -> boo
             told(learner)
             if learner.exhausted:
                 return False
-        learner.step(outcome)
+        learner.step(outcome, seconds)
         return True
     return False
 

@@ -40,6 +40,27 @@ Weights = dict[str, torch.Tensor]
 
 
 @dataclass
+class PartOfEpoch:
+    """The part of an epoch that is done: its steps so far."""
+
+    batches: int = 0  # steps of the optimizer, one for each mini-batch
+    counted: np.ndarray | None = None  # the statistics of these steps; None before the first
+    seconds: float = 0.0  # the seconds of their passes and of the steps themselves
+    penalties: list[float] = field(default_factory=list)  # one for each step
+
+    def data(self) -> dict[str, Any]:
+        """Return it as a checkpoint holds it: nothing before the first step."""
+        if self.counted is None:
+            return {}
+        return {**vars(self), "counted": torch.from_numpy(self.counted.copy())}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> PartOfEpoch:
+        """Return what `data` has returned."""
+        return cls(**{**data, "counted": data["counted"].numpy()}) if data else cls()
+
+
+@dataclass
 class State:
     """The state of training so far. A checkpoint is a copy of it."""
 
@@ -52,6 +73,7 @@ class State:
     identity: dict[str, str] = field(default_factory=dict)  # what identifies the run; empty without checkpoints
     # settings that were changed when the run went on, each time with "after_epoch"
     changes: list[dict[str, Any]] = field(default_factory=list)
+    part: PartOfEpoch = field(default_factory=PartOfEpoch)  # of the epoch after the finished ones
 
 
 class Learner:
@@ -74,10 +96,7 @@ class Learner:
         self.model, self.job, self.config = model, job, config
         self.state = self._start()
         self.resumed_after = self.state.epoch
-        self._counted: np.ndarray | None = None  # the statistics of the steps of the epoch so far
-        self._stepping = 0.0  # the seconds of these steps
         self._penalty = PenaltyTerm(config.penalty, model, self._by_row)
-        self._penalties: list[float] = []  # those of the steps of the epoch so far
         self._current: Weights = {}  # the weights of the last epoch, while the model holds its best ones
 
     @property
@@ -130,24 +149,26 @@ class Learner:
         if improved or self.exhausted:
             self.keep(improved)
 
-    def step(self, outcome: Outcome) -> None:
+    def step(self, outcome: Outcome, seconds: float = 0.0) -> None:
         """Take one step of the optimizer: the only one of an epoch, or that of a mini-batch.
 
         As in torch, a parameter that the loss does not reach has no gradient and keeps its value.
 
         Args:
             outcome: The result of a training pass.
+            seconds: The seconds that the pass took.
 
         Raises:
+            CheckpointError: If a checkpoint is due after this mini-batch and cannot be written.
             DivergedError: If the loss or a number of the step is not finite.
         """
-        epoch, started = self.state.epoch + 1, time.perf_counter()
+        epoch, part, started = self.state.epoch + 1, self.state.part, time.perf_counter()
         # the loss before the step and with dropout, as autograd would report it
         assert outcome.statistics is not None  # a training pass always has them
         if outcome.statistics[SPLITS.index("train"), 1]:  # without weight, a mini-batch has no loss, and no gradient
             _check_finite(epoch, metrics(self.job.loss, outcome.statistics)["train"]["loss"])
         gradients, penalty = self._penalty.add_to(outcome.gradients, epoch)
-        self._penalties.append(penalty)
+        part.penalties.append(penalty)
         for name, parameter in self.model.named_parameters():
             gradient = gradients.get(name)
             if gradient is not None and not gradient.is_sparse:
@@ -167,35 +188,35 @@ class Learner:
         self.state.optimizer.zero_grad(set_to_none=True)
         rows = self.job.statistics.vertices if outcome.rows is None else outcome.rows
         update_running(self.weights, self.job.train.tracked, outcome.gradients, rows)
-        self._counted = outcome.statistics if self._counted is None else self._counted + outcome.statistics
-        self._stepping += time.perf_counter() - started
+        part.counted = outcome.statistics if part.counted is None else part.counted + outcome.statistics
+        part.batches += 1
+        part.seconds += seconds + time.perf_counter() - started
+        every = self.config.checkpoint_batches
+        if every is not None and part.batches % every == 0:
+            self.keep(best=False)
 
-    def end_epoch(self, seconds: float) -> None:
+    def end_epoch(self) -> None:
         """Record an epoch after its last step.
 
         Its loss is the mean over the examples of all its steps, and the mean penalty of these steps.
-
-        Args:
-            seconds: The seconds that the training passes of the epoch took.
 
         Raises:
             ConfigurationError: If the scheduler of the learning rate has no further steps.
             DivergedError: If the model saw the labels of all training vertices, so that none is left for the loss.
         """
-        epoch, rate = self.state.epoch + 1, self.state.schedule.figures
-        assert self._counted is not None  # an epoch has at least one step
-        if self.job.loss.shown is not None and not self._counted[SPLITS.index("train"), 1]:
+        epoch, rate, part = self.state.epoch + 1, self.state.schedule.figures, self.state.part
+        assert part.counted is not None  # an epoch has at least one step
+        if self.job.loss.shown is not None and not part.counted[SPLITS.index("train"), 1]:
             raise DivergedError(
                 f"epoch {epoch}: the model saw the labels of all training vertices, so that none is left for the loss; lower "
                 f"label_rate, which is {self.config.label_rate}, or label more vertices"
             )
-        penalty = sum(self._penalties) / len(self._penalties)
-        loss = metrics(self.job.loss, self._counted)["train"]["loss"] + penalty
+        penalty = sum(part.penalties) / len(part.penalties)
+        loss = metrics(self.job.loss, part.counted)["train"]["loss"] + penalty
         self.state.schedule.after_step()
-        taken = seconds + self._stepping
-        self.state.history.append({"epoch": epoch, "loss": loss, **rate, "train_seconds": taken, "eval_seconds": 0.0})
-        self.state.epoch = epoch
-        self._counted, self._stepping, self._penalties = None, 0.0, []
+        entry = {"epoch": epoch, "loss": loss, **rate, "train_seconds": part.seconds, "eval_seconds": 0.0}
+        self.state.history.append(entry)
+        self.state.epoch, self.state.part = epoch, PartOfEpoch()
 
     def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
         """Record the metrics of the current weights.
@@ -242,6 +263,7 @@ class Learner:
             identity=state.identity,
             changes=state.changes,
             storage=self._storage_state(),
+            part=state.part.data(),
         )
         save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
 
@@ -294,7 +316,8 @@ class Learner:
         if checkpoint is None:
             put_aside(directory)
             return state
-        if checkpoint.epoch == checkpoint.stopping["best_epoch"]:
+        _check_epochs(directory, checkpoint, config.epochs)
+        if checkpoint.epoch == checkpoint.stopping["best_epoch"] and not checkpoint.part:
             keep_as_best(directory)  # the earlier run was killed between its two renames
         self._restore(checkpoint.weights)
         self._resume_storage(checkpoint.storage)
@@ -309,6 +332,7 @@ class Learner:
             history=checkpoint.history,
             identity=state.identity,
             changes=checkpoint.changes,
+            part=PartOfEpoch.of(checkpoint.part),
         )
         self._change(resumed, trainable)
         return resumed
@@ -356,6 +380,14 @@ class Learner:
 def _numbers(state: State, names: Iterable[str]) -> list[Any]:
     """Return the values of settings that a run may change, for each group of the optimizer's parameters."""
     return [state.stopping.patience, *(group.get(name) for group in state.optimizer.param_groups for name in names)]
+
+
+def _check_epochs(directory: Path, checkpoint: Checkpoint, epochs: int) -> None:
+    if checkpoint.part and checkpoint.epoch >= epochs:
+        raise CheckpointError(
+            f"the checkpoint in {directory} was written within epoch {checkpoint.epoch + 1}, but epochs is {epochs}: resume with "
+            f"epochs={checkpoint.epoch + 1} or more"
+        )
 
 
 def weights_of(model: torch.nn.Module) -> Weights:

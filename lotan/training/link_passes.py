@@ -57,14 +57,14 @@ class LinkPasses(Passes):
         self._negatives = Negatives(self._links, task) if shared is None else shared
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
-        """Run the training passes of the next epoch, and yield the result of each."""
+        """Run the training passes that are left of the next epoch, and yield the result of each."""
         (learner,), batches = self.learners, self.batches
-        epoch = learner.state.epoch + 1
+        epoch, first = learner.state.epoch + 1, learner.state.part.batches
         if batches is None:
             yield [self.on_all(epoch)]
             return
         assert isinstance(batches, LinkBatches)
-        for number, graph in enumerate(batches.of_epoch(epoch)):
+        for number, graph in enumerate(batches.of_epoch(epoch, first=first), first):
             yield [self.on_batch(batches, graph, epoch, number)]
 
     def on_all(self, epoch: int) -> Outcome:
@@ -202,12 +202,13 @@ class LinkPassesOfModels(Passes):
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
         """Run the training passes of the next epoch, and yield the results of all learners for each batch."""
-        epoch, batches = self.learners[0].state.epoch + 1, self._batches
+        state, batches = self.learners[0].state, self._batches
+        epoch, first = state.epoch + 1, state.part.batches
         if batches is None:
             yield [self._passes(learner).on_all(epoch) for learner in self.learners]
             return
-        graphs = batches.of_epoch(epoch)
-        for number in range(batches.count):
+        graphs = batches.of_epoch(epoch, first=first)
+        for number in range(first, batches.count):
             yield [
                 self._each[learner].on_batch(batches, next(graphs), epoch, number, model)
                 for model, learner in enumerate(self.learners)

@@ -46,7 +46,7 @@ class Passes:
         self.prepared = False  # True once the columns were computed again, for this plan alone
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
-        """Run the training passes of the next epoch. The learners take a step after each.
+        """Run the training passes that are left of the next epoch. The learners take a step after each.
 
         Yields:
             The results of a pass, one for each learner, in order.
@@ -54,9 +54,10 @@ class Passes:
         if self.batches is None:
             yield self._train_on_all()
             return
-        epoch, batches = self.learners[0].state.epoch + 1, self.batches
+        state, batches = self.learners[0].state, self.batches
+        epoch, first = state.epoch + 1, state.part.batches
         loss = next(stage.loss for stage in batches.plan.stages if stage.loss is not None)
-        outcomes = batches.outcomes(epoch, lambda number: self._pass(epoch, number), self._drawn_as(epoch))
+        outcomes = batches.outcomes(epoch, lambda number: self._pass(epoch, number), self._drawn_as(epoch), first)
         for outcome in outcomes:
             of_learners = zip(self.learners, self._outcomes(outcome), strict=True)
             yield [

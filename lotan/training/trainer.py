@@ -289,9 +289,12 @@ class Trainer:
                 progress.say(passes.batches.rows.words)
             for warning in learner.job.warnings:
                 progress.say(warning)
-            if state.epoch:
+            if state.epoch or state.part.batches:
                 changes = [f"{name} {value}" for name, value in (self._settled.resume_with or {}).items()]
-                progress.say(f"resumed after epoch {state.epoch}" + (f", with {', '.join(changes)}" if changes else ""))
+                within = f" and {state.part.batches} mini-batches of the next" if state.part.batches else ""
+                progress.say(
+                    f"resumed after epoch {state.epoch}{within}" + (f", with {', '.join(changes)}" if changes else "")
+                )
             while not learner.done:
                 run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
             if learner.lacks_metrics:  # the resumed run ends with an epoch that was not meant to be the last

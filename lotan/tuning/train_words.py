@@ -11,7 +11,16 @@ from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 from lotan.settings.regimes import MiniBatch, Regime
 from lotan.settings.tasks import LinkPrediction
 
-RESULTS = ("checkpoint_dir", "storage_dir", "resume", "resume_with", "log_dir", "mlflow", "progress")
+RESULTS = (
+    "checkpoint_dir",
+    "checkpoint_batches",
+    "storage_dir",
+    "resume",
+    "resume_with",
+    "log_dir",
+    "mlflow",
+    "progress",
+)
 """Settings that determine where results are written. A trained model does not depend on them."""
 UNSAID = ("chunk_rows", "penalty")
 """Settings for which `lotan train` has no option."""
