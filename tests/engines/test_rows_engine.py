@@ -212,6 +212,7 @@ def test_the_arrow_form_gives_the_same_epoch(spark: SparkSession, workers: Sessi
         assert_same(job.train(engine), job.train(on_local(job)))
 
 
+@pytest.mark.nightly  # by day: test_trainer_rows, test_predictions_are_a_spark_frame_with_the_ids_as_given
 def test_predictions_come_back_under_their_ids(spark: SparkSession, workers: Session) -> None:
     job = Job(BY_NAME["gcn"], Options(), strings=True)
     plan = job.planned.plan

@@ -109,7 +109,7 @@ PRUNED = [
     ("own layer", "auto", EMPTY),
     ("hops", "auto", 2),
 ]
-BY_DAY = [("GCN", "auto", EMPTY), ("GAT", "naive backward", 2)]
+BY_DAY = [("GCN", "auto", EMPTY)]
 
 
 def few(name: str, partitions: int, training: list[int]) -> Sample:
