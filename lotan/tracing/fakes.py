@@ -156,15 +156,18 @@ def _empty(column: str, count: int) -> Tensor:
 
 
 def _several_types(types: VertexTypes) -> _Parts:
-    """Return the parts of a graph with an edge set for each relation, and one with self-loops where both ends are alike."""
+    """Return the parts of a graph with an edge set for each relation and one for it turned round.
+
+    Where both ends are alike, there are the same two with self-loops.
+    """
     sets: dict[EdgeSet, tuple[int, int]] = {}
     columns: dict[str, int] = {}
     for relation in range(len(types.relations)):
         ends = source, destination = types.ends(relation)
-        sets[edge_set("graph", relation)] = ends
+        sets |= {edge_set("graph", relation): ends, edge_set("reversed", relation): ends[::-1]}
         columns[f"in_degree@{edge_set('graph', relation)}"] = destination
         if source == destination:
-            sets[edge_set("self_loops", relation)] = ends
+            sets |= {edge_set("self_loops", relation): ends, edge_set("reversed_self_loops", relation): ends}
             for name in (edge_set("graph", relation), edge_set("self_loops", relation)):
                 columns[f"gcn_scale@{name}"] = destination
     return _Parts(types.widths, sets, columns, (*["edge_attr"] * bool(types.edge_widths), LOOP))

@@ -191,6 +191,28 @@ class Centred(torch.nn.Module):
         return self.lin(x - x.mean(0) / (x.std(0) + 1.0)) + x_dict["venue"].sum(0)
 
 
+class Turned(torch.nn.Module):
+    """Relations turned round: sums, means, maxima, attention and self-loops where their edges begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        cites, turned = RELATIONS[2], {"flow": "target_to_source"}
+        self.first = pyg.HeteroConv({cites: pyg.GCNConv(6, 8, **turned), RELATIONS[4]: pyg.SAGEConv((3, 6), 8)})
+        self.attends = pyg.HeteroConv({cites: pyg.GATv2Conv(8, 8, **turned)})
+        self.max = pyg.HeteroConv({cites: pyg.SAGEConv(8, 8, aggr="max", **turned)})
+        self.to_author = pyg.GATConv((6, 4), 8, add_self_loops=False)
+        self.mean = pyg.SAGEConv((8, 8), 8)
+        self.to_paper = pyg.GraphConv((8, 8), CLASSES)
+
+    def forward(self, x_dict: Rows, edge_index_dict: Edges) -> Tensor:
+        author = self.to_author((x_dict["paper"], x_dict["author"]), edge_index_dict[RELATIONS[0]].flip(0)).tanh()
+        paper = self.first(x_dict, edge_index_dict)["paper"].tanh()
+        for layer in (self.attends, self.max):
+            paper = paper + layer({"paper": paper}, edge_index_dict)["paper"].tanh()
+        author = author + self.mean((paper, author), edge_index_dict[RELATIONS[0]].flip(0)).tanh()
+        return self.to_paper((author, paper), edge_index_dict[RELATIONS[1]].flip(0))
+
+
 def of_two(norm: bool = False) -> torch.nn.Module:
     """A converted model, whose lazy layers have seen data."""
     model: Any = pyg.to_hetero(Plain(norm), METADATA, aggr="sum")
@@ -210,6 +232,7 @@ MODELS = {
     "RGCN": Relational,
     "statistics": Centred,
     "attributes": Attributed,
+    "turned": Turned,
 }
 
 

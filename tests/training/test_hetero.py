@@ -33,7 +33,16 @@ with warnings.catch_warnings():
 pytestmark = pytest.mark.thorough
 
 EPOCHS = 3
-FLAT = ("HeteroConv", "HeteroConv, mean", "HAN", "HGT", "statistics", "to_hetero with BatchNorm", "attributes")
+FLAT = (
+    "HeteroConv",
+    "HeteroConv, mean",
+    "HAN",
+    "HGT",
+    "statistics",
+    "to_hetero with BatchNorm",
+    "attributes",
+    "turned",
+)
 """The models with a parameter of which a gradient is 0 or nearly so. Adam would make steps of its rounding errors."""
 
 

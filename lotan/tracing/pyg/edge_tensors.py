@@ -28,9 +28,6 @@ NOT_TURNED = (
     "aggregates values where edges begin that cannot be computed there, because it is not known how they were made; compute "
     "them from rows of x, weights, attributes and types of edges by functions of torch"
 )
-TURNED_RELATION = (
-    "sums where the edges of a relation begin; give the graph the relation with both ends exchanged, and sum along that"
-)
 CHOSEN_QUANTILE = (
     "takes a quantile over some of the edges, or over edges that count several times; take it over all edges of the graph, or "
     "give the graph fewer"
@@ -253,8 +250,6 @@ class EdgeTensors:
         if end.end == "destination":
             return end
         edges, times = reversed_set(end.index.edges), end.index.times
-        if relation_of(edges) is not None:
-            raise self.refuse(TURNED_RELATION)
         return End(Index(edges, None if times is None else self.on(times, edges)), "destination")
 
     def bounded(self, numbers: Tensor, limit: int) -> Tensor:
@@ -354,11 +349,15 @@ class EdgeTensors:
         """Refuse rows of vertices of another type than edges have at an end."""
         if relation_of(edges) is None:
             return
-        of = self.graph.edges(edges)
-        count: Any = of.num_vertices if end == "destination" or of.num_sources is None else of.num_sources
+        count = self._vertices(end, edges)
         rows: Any = x.shape[0] if x.dim() else None
         if isinstance(rows, torch.SymInt) and isinstance(count, torch.SymInt) and rows.node.expr != count.node.expr:
             raise self.refuse(OTHER_ROWS.format(end))
+
+    def _vertices(self, end: str, edges: EdgeSet) -> Any:
+        """Return the number of vertices of the type that edges have at an end, a torch.SymInt."""
+        of = self.graph.edges(edges)
+        return of.num_vertices if end == "destination" or of.num_sources is None else of.num_sources
 
     def aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
         """Aggregate edge rows [num_edges, *shape] to the vertices at one end, [num_vertices, *shape].
@@ -452,7 +451,9 @@ class EdgeTensors:
         if landing is end:
             ones = torch.ones(self.edge_count(end.index.edges))
         else:  # copies of vertices' rows, which every engine sums against the edges
-            ones = self._scatter(torch.ones(self.graph.num_vertices), "source", landing.index.edges)
+            ones = self._scatter(
+                torch.ones(self._vertices("source", landing.index.edges)), "source", landing.index.edges
+            )
         return self.aggregate(ones, landing, "sum")
 
     def gcn_scale(self, end: End, weight: Tensor | None) -> Tensor:
