@@ -54,7 +54,7 @@ from planner.spec import (
     is_static_column,
     operator_name,
 )
-from planner.steps.learned_rows import LearnedRows
+from planner.steps.learned_rows import LearnedRows, OfType
 from planner.steps.total import ChunkSum, Total
 
 ELEMENTWISE = frozenset(
@@ -203,7 +203,9 @@ def _learned_rows(call: Call, values: Values, ordinal: int, weighted: bool) -> N
     parameter = _node(call.arguments[0], values, call)
     if not isinstance(parameter, Parameter):
         raise PlanError(f"{call.op} ({call.where or call.layer}) reads {call.arguments[0]!r}, which is no parameter")
-    return LearnedRows(parameter.name, call.type.shape, parameter.trainable, call.layer)
+    *_, number = call.arguments
+    of_type = OfType(number, parameter.output.shape[0]) if isinstance(number, int) else None
+    return LearnedRows(parameter.name, call.type.shape, parameter.trainable, call.layer, of_type)
 
 
 def _total(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:

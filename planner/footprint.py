@@ -116,7 +116,7 @@ def _learned_held(plan: Plan, statistics: Statistics) -> int:
 
 def learned_bytes(plan: Plan, statistics: Statistics) -> int:
     """Return the bytes of one copy of the parameters that have a row for each vertex."""
-    return 4 * statistics.vertices * sum(learned_parameters(plan).values())
+    return 4 * sum(step.numbers(statistics.vertices) for step in learned_parameters(plan).values())
 
 
 def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:

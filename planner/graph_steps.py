@@ -28,7 +28,7 @@ def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
             scale = None if node.scale is None else names[node.scale]
             return TotalStep(names[node.x], column, node.kind, scale, isinstance(node.x, ChunkSum))
         case LearnedRows():
-            return LearnedRowsStep(node.parameter, column, node.trainable)
+            return LearnedRowsStep(node.parameter, column, node.trainable, of_type=node.of_type)
         case EdgeOperator():
             return node.step(column, names)
     raise TypeError(f"{type(node).__name__} is no step of its own")  # all other operators are listed above

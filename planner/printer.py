@@ -141,7 +141,7 @@ def _fields(node: Node) -> list[str]:
         case Total():
             return [node.kind, "all vertices", *["scaled"] * (node.scale is not None), *_layer(node.layer)]
         case LearnedRows():
-            return [node.parameter]
+            return [node.parameter, *([] if node.of_type is None else [str(node.of_type)])]
         case ChunkSum():
             what = "products" if node.y is not None else "greatest" if node.greatest else "rows"
             return [what, *[f"groups={node.groups}"] * (node.group is not None), *_layer(node.layer)]

@@ -15,7 +15,7 @@ Graph operators and their arguments:
     lotan.edge_column(name, edges)      the attributes or the type of each edge, or whether it is a self-loop: see
                                         `planner.edge_columns`
     lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
-    lotan.learned_rows(parameter)       the rows of a parameter that has one for each vertex
+    lotan.learned_rows(parameter [, t]) the rows of a parameter that has one for each vertex, or each one of type t
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.total_products(x, y)          vertex rows -> vertex rows, all alike: the sum over all vertices of x[v] y[v]^T
     lotan.times_total(x, m)             x[v] m, for rows m [k, n] that are all alike
@@ -371,6 +371,16 @@ class Spec:
     def learned(self) -> dict[str, int]:
         """The parameters that have a row for each vertex, each with the numbers in a row."""
         return {call.reads[0]: call.type.width for call in self.calls if call.op == LEARNED_ROWS}
+
+    @property
+    def types_of_rows(self) -> dict[str, str]:
+        """The same parameters, each with the type of the vertices that have the rows; "" in a graph of one type."""
+        types, found = self.vertex_types, {}
+        for call in self.calls:
+            if call.op == LEARNED_ROWS:
+                *_, number = call.arguments
+                found[call.reads[0]] = types.names[number] if types is not None and isinstance(number, int) else ""
+        return found
 
     def alone(self) -> Spec:
         """Return the same model with its output alone, without what the loss reads beside it."""

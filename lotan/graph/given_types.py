@@ -43,7 +43,27 @@ class GivenTypes:
     @property
     def first(self) -> int:
         """The number of the first vertex of the type that has labels, in memory."""
-        return sum(len(ids) for ids in self.ids[: self.types.target])
+        return self._first(self.types.target)
+
+    def _first(self, number: int) -> int:
+        return sum(len(ids) for ids in self.ids[:number])
+
+    def rows_of_type(self, number: int, joint: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Return the positions of the vertices of a type in the table of all, and their ids as given, in ascending order.
+
+        Args:
+            number: the number of the type.
+            joint: the ids in the table of all vertices, ascending.
+        """
+        if self.ids:
+            first, ids = self._first(number), self.ids[number]
+            return np.arange(first, first + len(ids)), ids
+        prefix, textual = f"{self.types.names[number]}{SEPARATOR}", self.id_types[number] == "string"
+        places = np.array([at for at, one in enumerate(joint) if one.startswith(prefix)], dtype=np.int64)
+        texts = [one[len(prefix) :] for one in joint[places]]
+        ids = np.array(texts if textual else [int(one) for one in texts], dtype=object if textual else np.int64)
+        order = np.argsort(ids, kind="stable")
+        return places[order], ids[order]
 
     def joint_id(self, vertex: int | str) -> int | str | None:
         """Return the id in the table of all vertices of a vertex that has labels, or None if there is no such vertex.
@@ -170,13 +190,7 @@ def check_types(vertices: Any, edges: Any) -> tuple[tuple[str, ...], tuple[Relat
 def types_with(
     widths: tuple[int, ...], names: tuple[str, ...], relations: tuple[Relation, ...], task: str
 ) -> VertexTypes:
-    """Return the types of vertices whose features have these widths.
-
-    Raises:
-        GraphError: no type has features.
-    """
-    if not any(widths):
-        raise GraphError("No vertices have features. Give at least one type some, such as a 1 for every vertex.")
+    """Return the types of vertices whose features have these widths."""
     return VertexTypes(names, widths, relations, task)
 
 

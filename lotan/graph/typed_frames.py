@@ -90,10 +90,7 @@ def _on_spark(table: Any, spark: SparkSession) -> DataFrame:
 def _of_type(name: str, table: DataFrame, names: ColumnNames) -> ColumnNames:
     with naming(f"vertices of type {name!r}"):
         own = names.present(table.columns)
-        wanted = own.of_vertices()
-        if not has_features(names, table.columns):
-            wanted.remove(FEATURES)
-        require_columns("vertices", wanted, table.columns)
+        require_columns("vertices", own.of_vertices(), table.columns)
         return own
 
 

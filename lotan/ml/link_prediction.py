@@ -91,8 +91,9 @@ class GNNLinkPredictionModel(HeldModel, LinkParams):
             raise ConfigurationError(
                 "there are no edges: a model that was loaded needs those along which messages pass, by setEdges(edges)"
             )
-        none = np.zeros(0, dtype=ids.dtype)
-        return Graph.from_arrays(ids=ids, src=none, dst=none)
+        (own,) = ids.values()  # of vertices of one type
+        none = np.zeros(0, dtype=own.dtype)
+        return Graph.from_arrays(ids=own, src=none, dst=none)
 
 
 class GNNLinkPredictor(GridEstimator[GNNLinkPredictionModel], LinkParams):

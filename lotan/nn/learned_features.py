@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.arguments import require_count, require_number
+from lotan.arguments import require_count, require_kind, require_number
 from lotan.errors import ModelError
 
 
@@ -24,14 +24,16 @@ class LearnedFeatures(torch.nn.Module):
         width: the numbers in a row.
         std: the standard deviation of the first numbers; None for width^-1/2, so that a row has a length of about 1
             (default: None).
+        vertex_type: in a graph of several types of vertices, the type of those that have a row (default: None).
 
     Shapes:
         weight: the rows [num_vertices, width], in ascending order of the vertices' ids. Before the rows are drawn it has
-            no rows.
+            no rows. With `vertex_type`, num_vertices are those of that type.
         output: the rows of all vertices [num_vertices, width]; of n_id int64 [rows], those rows [rows, width].
 
     Raises:
-        ConfigurationError: the width is not a positive whole number, or std is no number of at least 0.
+        ConfigurationError: the width is not a positive whole number, std is no number of at least 0, or vertex_type is no
+            text.
 
     Example:
         >>> import lotan
@@ -50,12 +52,15 @@ class LearnedFeatures(torch.nn.Module):
 
     UNTRACED: ClassVar = ("ids", "std")  # fields that change nothing in a trace
 
-    def __init__(self, width: int, std: float | None = None) -> None:
+    def __init__(self, width: int, std: float | None = None, vertex_type: str | None = None) -> None:
         super().__init__()
         self.width = require_count("LearnedFeatures", "width", width)
+        if vertex_type is not None:
+            require_kind("LearnedFeatures", "vertex_type", vertex_type, str, "the name of a type of vertices")
         if std is not None:
             require_number("LearnedFeatures", "std", std, 0.0)
         self.std = self.width**-0.5 if std is None else float(std)
+        self.vertex_type = vertex_type
         self.ids: np.ndarray[Any, Any] | None = None  # of the rows, ascending; None: not known
         self.weight = torch.nn.Parameter(torch.empty(0, self.width))
 
@@ -98,5 +103,6 @@ class LearnedFeatures(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
-        """Return the width, and the number of rows if there are any."""
-        return f"{self.width}, rows={len(self.weight)}" if self.has_rows else str(self.width)
+        """Return the width, the type of vertices, and the number of rows, as far as they are there."""
+        of_type = "" if self.vertex_type is None else f", vertex_type={self.vertex_type!r}"
+        return f"{self.width}{of_type}{f', rows={len(self.weight)}' * self.has_rows}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -13,11 +13,13 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids, positions_of
 from lotan.graph.faults import shown
+from lotan.graph.row_keys import vertex_keys
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.settings.config import TrainerConfig
 from lotan.settings.row_tables import addresses_of
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.tracing import may_have_rows
+from lotan.tracing.learned import type_of
 from planner.spec import Spec
 
 SHOWN = 3
@@ -37,16 +39,29 @@ def draw_rows(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> No
     if not found:
         return
     check_engine_of_rows(config.engine, next(iter(found)))
-    ids, keys = graph.arrays().ids, torch.from_numpy(graph.arrays().keys)
     for name, module in found.items():
+        ids = _ids_of(graph, type_of(name, module, graph.vertex_types))
         if not module.has_rows:
-            like = torch.empty(len(ids), module.width)
+            like, keys = torch.empty(len(ids), module.width), torch.from_numpy(vertex_keys(ids))
             rows = random_rows(like, "normal", 0.0, Randomness(config.seed, 0), f"{name}.weight", keys)
             module.set_rows(ids, rows * module.std)
         elif module.ids is None and len(module.weight) == len(ids):
             module.ids = ids  # the rows were loaded from a state_dict, which has no ids
         else:
             check_ids(name, module.ids, len(module.weight), ids)
+
+
+def _ids_of(graph: Graph, number: int) -> Ids:
+    """Return the ids of the vertices of a type as they were given, ascending."""
+    joint, types = graph.arrays().ids, graph.given_types
+    return joint if types is None else types.rows_of_type(number, joint)[1]
+
+
+def ids_by_type(graph: Graph, spec: Spec) -> dict[str, Ids]:
+    """Return the ids of the vertices with learned rows, ascending, by the name of their type; "" in a graph of one type."""
+    names = () if graph.vertex_types is None else graph.vertex_types.names
+    kinds = sorted(set(spec.types_of_rows.values()))
+    return {kind: _ids_of(graph, names.index(kind) if names else 0) for kind in kinds}
 
 
 def check_ids(name: str, known: Ids | None, rows: int, ids: Ids) -> None:
@@ -135,9 +150,12 @@ def place_of_rows(config: TrainerConfig, spec: Spec) -> dict[str, str]:
     }
 
 
-def vertices_of(model: torch.nn.Module, graph: Graph) -> int | None:
-    """Return the number of vertices, if a model may have a row for each; else None, which reads nothing of the graph."""
-    return graph.num_vertices if may_have_rows(model) and graph.vertex_types is None else None
+def vertices_of(model: torch.nn.Module, graph: Graph) -> tuple[int, ...]:
+    """Return the numbers of vertices by type, if a model may have a row for each; else (), which reads nothing of the graph."""
+    if not may_have_rows(model):
+        return ()
+    types = graph.vertex_types
+    return (graph.num_vertices,) if types is None else tuple(map(graph.vertices_of_type, range(len(types.names))))
 
 
 Unseen = Literal["error", "mean"]
@@ -145,23 +163,37 @@ Unseen = Literal["error", "mean"]
 
 
 def by_id(
-    weights: Mapping[str, torch.Tensor], learned: Iterable[str], known: Ids, ids: Ids, unseen: Unseen = "error"
+    weights: Mapping[str, torch.Tensor],
+    learned: Mapping[str, str],
+    known: Mapping[str, Ids],
+    ids: Mapping[str, Ids],
+    unseen: Unseen = "error",
 ) -> dict[str, torch.Tensor]:
     """Return a model's weights with its learned rows in the order of a graph's vertices.
 
     Args:
         weights: The parameters and buffers, by name.
-        learned: The names of those with a row for each vertex.
-        known: The ids of the rows, ascending.
-        ids: The ids of the graph's vertices, ascending.
+        learned: The names of those with a row for each vertex, each with the type of these vertices.
+        known: The ids of the rows, ascending, by the type of their vertices.
+        ids: The ids of the graph's vertices, ascending, by type.
         unseen: The way to treat a vertex without a row.
 
     Raises:
         GraphError: If vertices have no row and `unseen` is "error". It names how many there are, and some of them.
     """
-    names = list(learned)
-    if not names or (len(known) == len(ids) and np.array_equal(known, ids)):
-        return dict(weights)
+    found = dict(weights)
+    for kind in sorted(set(learned.values())):
+        names = [name for name in learned if learned[name] == kind]
+        found |= _by_id(weights, names, kind, known[kind], ids[kind], unseen)
+    return found
+
+
+def _by_id(
+    weights: Mapping[str, torch.Tensor], names: Sequence[str], kind: str, known: Ids, ids: Ids, unseen: Unseen
+) -> dict[str, torch.Tensor]:
+    """Return the learned rows of the vertices of one type, in the order of a graph's vertices."""
+    if len(known) == len(ids) and np.array_equal(known, ids):
+        return {}
     if (known.dtype == object) != (ids.dtype == object):
         raise GraphError(f"{names[0]}: {difference(known, ids)}. Give a graph whose vertices have the ids of training.")
     places = torch.from_numpy(positions_of(known, ids))
@@ -169,10 +201,11 @@ def by_id(
     if bool(missing.any()) and unseen == "error":
         without = ids[missing.numpy()]
         raise GraphError(
-            f"{names[0]}: {len(without):,} of {len(ids):,} vertices have no learned row ({examples(without)}), because the graph "
+            f"{names[0]}: {len(without):,} of {len(ids):,} vertices{f' of type {kind!r}' * bool(kind)} have no learned row "
+            f"({examples(without)}), because the graph "
             'of training did not have them. Leave them out, or give them the mean of all rows, predict(..., unseen="mean").'
         )
-    found = dict(weights)
+    found = {}
     for name in names:
         rows = weights[name][places.clamp(min=0)]
         rows[missing] = weights[name].mean(0)

@@ -24,7 +24,7 @@ from lotan.graph.arrays import Ids
 from lotan.graph.id_files import read_ids, write_ids
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction
-from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows
+from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows, ids_by_type
 from lotan.planning.models import edge_demands, takes_roots
 from lotan.planning.prepare import foreseen, plan_for
 from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
@@ -61,7 +61,8 @@ class TrainedModel:
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels were numbers
     edges: Mapping[str, bool] = field(default_factory=dict)  # `edges_of` the graph of training; empty: not known
-    ids: Ids | None = None  # of the vertices whose learned rows are among the weights, ascending; None: there are none
+    # of the vertices whose learned rows are among the weights, ascending, by their type; None: there are none
+    ids: Mapping[str, Ids] | None = None
     decoder: TrainedDecoder | None = None  # of a model that was trained on links; None: on labels
 
     def predict(self, graph: Graph, unseen: Unseen = "error", **options: Any) -> Any:
@@ -239,7 +240,7 @@ class TrainedModel:
         """Return the weights, with learned rows in the order of a graph's vertices."""
         if self.ids is None:
             return self.weights
-        return by_id(self.weights, self.spec.learned, self.ids, graph.arrays().ids, unseen)
+        return by_id(self.weights, self.spec.types_of_rows, self.ids, ids_by_type(graph, self.spec), unseen)
 
     def _with_seen_labels(self, graph: Graph) -> Graph:
         """Return the graph that a model with labels as input reads: with those of its training vertices.
@@ -416,12 +417,14 @@ def _read_spec(path: Path) -> dict[str, Any]:
     raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause
 
 
-def _ids(path: Path, spec: Spec) -> Ids:
-    """Return the ids of learned rows. Raises ValueError if there are not as many as rows."""
-    ids = read_ids(path)
+def _ids(path: Path, spec: Spec) -> dict[str, Ids]:
+    """Return the ids of learned rows by type. Raises ValueError if there are not as many as rows."""
+    ids, types = read_ids(path), spec.types_of_rows
     for parameter in spec.parameters:
-        if parameter.name in spec.learned and parameter.shape[0] != len(ids):
-            raise ValueError(f"{IDS} has {len(ids):,} ids, and {parameter.name} has {parameter.shape[0]:,} rows")
+        if parameter.name in types:
+            count = len(ids.get(types[parameter.name], ()))
+            if parameter.shape[0] != count:
+                raise ValueError(f"{IDS} has {count:,} ids, and {parameter.name} has {parameter.shape[0]:,} rows")
     return ids
 
 

@@ -15,6 +15,7 @@ from lotan.arguments import described, require_count
 from lotan.errors import ConfigurationError, ModelError
 from lotan.graph import Graph
 from lotan.graph.given_types import GivenTypes
+from lotan.graph.id_files import ONE_TYPE
 from lotan.nn.edge_index import EdgeIndex
 from lotan.planning.learned import by_id
 from lotan.results.explanation_picture import picture
@@ -140,7 +141,8 @@ def explain_vertex(
     hops = hops_of(spec)
     part = neighbourhood(graph, vertex, hops, most_edges)
     if spec.learned:
-        weights = by_id(weights, spec.learned, graph.arrays().ids, part.graph.arrays().ids)
+        known, ids = ({ONE_TYPE: one.arrays().ids} for one in (graph, part.graph))
+        weights = by_id(weights, spec.types_of_rows, known, ids)
     kinds = _Kinds.of(spec, part)
     run = _Output(spec, weights, part, kinds)
     values = run(run.features, run.ones)
@@ -158,6 +160,10 @@ def _require_edges_alone(spec: Spec) -> None:
     if spec.sees_labels:
         raise ModelError(
             "the model takes labels as input; explain_vertex explains models whose inputs are features and edges"
+        )
+    if spec.learned and spec.vertex_types is not None:
+        raise ModelError(
+            "the model learns rows for vertices of a type; explain_vertex explains learned rows in graphs of one type alone"
         )
     for call in spec.calls:
         if call.op in REDUCING:

@@ -84,8 +84,8 @@ def trace(
         width: the width of the vertices' features.
         few: the numbers of vertices and edges of a graph that has few of them, see `few_of`; None for other graphs.
         given: the other columns of the graph, as the fields of `lotan.tracing.graph_columns.GraphColumns` describe them. Of
-            these, `vertices` is the number of the graph's vertices, or None if it is not known. A torch.nn.Embedding of so
-            many rows has a row for each vertex.
+            these, `vertices` has the number of vertices of each type, or none if they are not known. A torch.nn.Embedding
+            of so many rows has a row for each vertex.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -105,24 +105,10 @@ def _columns(model: torch.nn.Module, width: int, given: GivenColumns) -> GraphCo
     _require_plain_weights(model)
     _require_float32(model)
     _require_no_hooks(model)
-    vertices = given.pop("vertices", None)
-    return _with_learned(GraphColumns(width, **given), learned_rows(model, vertices), vertices)
-
-
-def _with_learned(columns: GraphColumns, learned: tuple[str, ...], vertices: int | None) -> GraphColumns:
-    """Return the columns with the model's learned rows.
-
-    Raises:
-        ModelError: the graph has several types of vertices.
-    """
-    if not learned:
-        return columns
-    if columns.types is not None:
-        raise ModelError(
-            f"{learned[0]!r} has a row for each vertex, and learned rows are for graphs of one type of vertices so far; "
-            f"this graph has the types {', '.join(columns.types.names)}"
-        )
-    return replace(columns, learned=learned, vertices=vertices)
+    vertices = given.pop("vertices", ())
+    columns = GraphColumns(width, **given)
+    learned = learned_rows(model, vertices, columns.types)
+    return replace(columns, learned=tuple(learned.items()), vertices=vertices) if learned else columns
 
 
 def forget_traces() -> None:
@@ -155,10 +141,10 @@ def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: t
 
 def _trace_anew(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> _Traced:
     """Trace a model. An embedding that only happens to have as many rows as there are vertices is an ordinary parameter."""
-    own = learned_rows(model, None)
+    own = tuple(learned_rows(model, (), columns.types).items())
     if columns.learned == own:
         return _trace_so(model, columns, training, few)
-    vertices = columns.vertices if own else None
+    vertices = columns.vertices if own else ()
     try:
         return _trace_so(model, columns, training, few)
     except ModelError as error:

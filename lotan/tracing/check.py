@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
-from lotan.tracing.learned import VertexNumbers, count_of_rows, rows_for
+from lotan.tracing.learned import VertexNumbers, counts_of_rows, rows_for
 from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
 from lotan.tracing.running import run_calls
@@ -151,7 +151,8 @@ def _differences(
     gradients: bool,
 ) -> list[str]:
     """Return in what a model and its trace differ, in words."""
-    vertices, parameters = count_of_rows(spec, parameters), rows_for(parameters, spec.learned, len(sample.features))
+    counts = counts_of_rows(spec, parameters, sample.features)
+    parameters = rows_for(parameters, spec, sample.features)
     mine, theirs = _copies(parameters), _copies(parameters)
     graph = replace(sample, index=sample.index.clone()).graph()
     features = sample.features
@@ -159,8 +160,7 @@ def _differences(
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((shown, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
     alike = sample.draws
-    whole = VertexNumbers(vertices, len(features))
-    with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), whole:
+    with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), VertexNumbers(counts):
         expected = torch.func.functional_call(model, theirs, arguments, keywords)
     if spec.further:
         expected, _ = joined(expected, [name for name, _ in spec.further], ModelError)
@@ -286,7 +286,7 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sam
         other = sample.features * 1.5 + 0.25
         other[:, -1] = sample.features[:, -1]  # the types
         both = sample.behind(other, sample.index)
-    own, of_both = (rows_for(parameters, spec.learned, len(sample.features), n) for n in (0, len(other)))
+    own, of_both = (rows_for(parameters, spec, sample.features, before) for before in (None, other))
     with torch.no_grad():
         totals: dict[str, Tensor] = {}
         alone = run_calls(spec, own, sample.features, sample.graph(), drop=False, totals=totals)

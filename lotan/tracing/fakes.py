@@ -75,9 +75,10 @@ class Fakes:
         self._parts = _one_type(given) if given.types is None else _several_types(given.types)
         self._names = list(self._parts.edge_columns)
         counts = [next(self._counts) for _ in self._parts.widths]
+        learned = dict(given.learned)
         fixed = [
-            self._fake(torch.empty(counts[0], *value.shape[1:]).requires_grad_(value.requires_grad), 0)
-            if name in given.learned
+            self._fake(torch.empty(counts[learned[name]], *value.shape[1:]).requires_grad_(value.requires_grad), 0)
+            if name in learned
             else self._mode.from_tensor(value, static_shapes=True)
             for name, value in parameters.items()
         ]
@@ -89,7 +90,7 @@ class Fakes:
         columns = [self._fake(_empty(name, counts[at]), 0) for name, at in self._parts.columns.items()]
         self.inputs: list[Tensor] = [*fixed, *features, *(one for edges in of_sets for one in edges), *columns]
         self.meanings: tuple[str | None, ...] = (
-            *(f"learned:{name}" if name in given.learned else name for name in parameters),
+            *(f"learned:{name}" if name in learned else name for name in parameters),
             *(f"features:{at}" if given.types else "features" for at in range(len(features))),
             *[None] * (len(self.inputs) - len(fixed) - len(features)),
         )
@@ -98,10 +99,11 @@ class Fakes:
             {name: edges[1].shape[0] for name, edges in zip(self._parts.sets, of_sets, strict=True)},
         )
 
-    def graph(self, values: Sequence[Tensor]) -> tuple[Any, EdgeIndex]:
+    def graph(self, values: Sequence[Tensor]) -> tuple[Any, EdgeIndex, list[Any]]:
         """Return the features and the graph that a model sees, made of the inputs after the parameters.
 
-        For a graph of several types of vertices, the features are a dictionary by type, without types that have none.
+        For a graph of several types of vertices, the features are a dictionary by type, without types that have none. The
+        number of vertices of each type comes last.
         """
         parts = self._parts
         features, rest = values[: len(parts.widths)], values[len(parts.widths) :]
@@ -115,9 +117,9 @@ class Fakes:
         columns = dict(zip(parts.columns, rest[len(parts.sets) * of_set :], strict=True))
         graph = EdgeIndex.of(sets, columns, counts[0])
         if self._types is None:
-            return features[0], graph
+            return features[0], graph, counts
         names = zip(self._types.names, self._types.widths, features, strict=True)
-        return {name: rows for name, width, rows in names if width}, graph
+        return {name: rows for name, width, rows in names if width}, graph, counts
 
     def _edges(self, count: int, data: EdgeData) -> list[Tensor]:
         """Return the index and the weights of an edge set, then its columns."""

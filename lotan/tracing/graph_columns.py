@@ -15,7 +15,7 @@ class GivenColumns(TypedDict, total=False):
     data: EdgeData
     weighted: bool
     types: VertexTypes | None
-    vertices: int | None  # the number of the graph's vertices, also if no parameter has a row for each
+    vertices: tuple[int, ...]  # the number of vertices of each type, also if no parameter has a row for each
     groups: int | None
     label_rate: float | None
     further: tuple[str, ...]
@@ -30,8 +30,8 @@ class GraphColumns:
         data: the attributes and types of edges.
         weighted: if True, the edges have weights, which a forward that takes `edge_weight` is given.
         types: the types of vertices and the relations of a graph that has several; None for others.
-        learned: the names of the model's parameters that have a row for each vertex.
-        vertices: the number of these rows; None if there are none.
+        learned: the names of the model's parameters that have a row for each vertex, each with the number of their type.
+        vertices: the number of vertices of each type; () if no parameter has a row for each.
         groups: the number of groups of vertices, whose number is the last of the features; None for a graph without groups.
         label_rate: for a model that sees labels, the share of training vertices whose labels it sees in an epoch. The class of
             each training vertex is the last of the features then, and -1 of any other. None for other models.
@@ -42,8 +42,8 @@ class GraphColumns:
     data: EdgeData = NO_EDGE_DATA
     weighted: bool = False
     types: VertexTypes | None = None
-    learned: tuple[str, ...] = ()
-    vertices: int | None = None
+    learned: tuple[tuple[str, int], ...] = ()
+    vertices: tuple[int, ...] = ()
     groups: int | None = None
     label_rate: float | None = None
     further: tuple[str, ...] = ()

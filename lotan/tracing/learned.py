@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from lotan.errors import ModelError
 from lotan.nn.learned_features import LearnedFeatures
 from planner.spec import Spec
+from planner.vertex_types import VertexTypes
 
 OTHER_LOOKUP = (
     "looks up learned rows by something else than the vertices themselves; take the rows of all vertices, in their order, and "
@@ -18,23 +20,51 @@ OTHER_LOOKUP = (
 )
 
 
-def learned_rows(model: torch.nn.Module, vertices: int | None) -> tuple[str, ...]:
-    """Return the names of the parameters that may have a row for each vertex.
+def learned_rows(model: torch.nn.Module, vertices: Sequence[int], types: VertexTypes | None = None) -> dict[str, int]:
+    """Return the parameters that may have a row for each vertex, each with the number of the vertices' type.
 
     Args:
         model: the model.
-        vertices: the number of vertices, or None if it is not known. An embedding of so many rows is taken for learned
-            rows.
+        vertices: the number of vertices of each type, or () if they are not known. An embedding of so many rows is taken
+            for learned rows. Of several types with as many vertices, it is that which the embedding's name has, or the
+            first.
+        types: the types of vertices; None for one type, whose number is 0.
+
+    Raises:
+        ModelError: a LearnedFeatures names no type of vertices of the graph.
     """
-    found = []
+    found: dict[str, int] = {}
     for name, module in model.named_modules():
-        is_one = (
-            isinstance(module, torch.nn.Embedding) and module.num_embeddings == vertices and module.max_norm is None
-        )
-        if isinstance(module, LearnedFeatures) or is_one:
-            found.append(f"{name}.weight".lstrip("."))
-    named = dict(model.named_parameters())  # a parameter that is shared appears once
-    return tuple(name for name in found if name in named)
+        parameter = f"{name}.weight".lstrip(".")
+        if isinstance(module, LearnedFeatures):
+            found[parameter] = type_of(name, module, types)
+        elif isinstance(module, torch.nn.Embedding) and module.max_norm is None:
+            fitting = [number for number, count in enumerate(vertices) if count == module.num_embeddings]
+            named = [number for number in fitting if types is not None and types.names[number] in name.split(".")]
+            if fitting:
+                found[parameter] = (named or fitting)[0]
+    shared = dict(model.named_parameters())  # a parameter that is shared appears once
+    return {name: number for name, number in found.items() if name in shared}
+
+
+def type_of(name: str, module: LearnedFeatures, types: VertexTypes | None) -> int:
+    """Return the number of the type of the vertices that have a row of a module.
+
+    Raises:
+        ModelError: the module names no type of the graph.
+    """
+    asked, there = module.vertex_type, () if types is None else types.names
+    if types is None and asked is None:
+        return 0
+    if asked in there:
+        return there.index(asked)
+    said = "of no type of vertices" if asked is None else f"of vertices of type {asked!r}"
+    if types is None:
+        raise ModelError(f"{name!r} has rows {said}, and this graph has one type: leave out vertex_type")
+    raise ModelError(
+        f"{name!r} has rows {said}, and the graph has the types {', '.join(there)}; name one of them: "
+        f"LearnedFeatures({module.width}, vertex_type={there[0]!r})"
+    )
 
 
 def may_have_rows(model: torch.nn.Module) -> bool:
@@ -49,48 +79,58 @@ class VertexNumbers(TorchFunctionMode):
     """Makes `torch.arange(num_vertices)` count the vertices of another graph while a model runs on that one.
 
     Args:
-        vertices: the number of vertices that the model was made for; None: nothing is replaced.
-        count: the number of vertices of the other graph.
+        counts: the number of vertices of the other graph, by that of the graph that the model was made for. There is one
+            for each type of vertices with learned rows.
     """
 
-    def __init__(self, vertices: int | None, count: Any) -> None:
+    def __init__(self, counts: Mapping[int, Any]) -> None:
         super().__init__()
-        self._vertices, self._count = vertices, count
+        self._counts = counts
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if (
-            func is torch.arange
-            and self._vertices is not None
-            and len(args) <= 2
-            and not {"start", "step"} & kwargs.keys()
-        ):
+        if func is torch.arange and self._counts and len(args) <= 2 and not {"start", "step"} & kwargs.keys():
             given: list[Any] = [*args, *(kwargs[name] for name in ("end",) if name in kwargs)]
             *start, end = given
-            if type(end) is int and end == self._vertices and start in ([], [0]):
-                return func(self._count, **{key: value for key, value in kwargs.items() if key != "end"})
+            if type(end) is int and end in self._counts and start in ([], [0]):
+                return func(self._counts[end], **{key: value for key, value in kwargs.items() if key != "end"})
         return func(*args, **kwargs)
 
 
 def rows_for(
-    parameters: Mapping[str, Tensor], learned: Iterable[str], count: int, before: int = 0
+    parameters: Mapping[str, Tensor], spec: Spec, features: Tensor, before: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Return parameters in which learned rows are those of a small graph: random numbers, the same in each call.
 
     Args:
         parameters: all parameters, by name.
-        learned: the names of those with a row for each vertex.
-        count: the number of vertices of the graph.
-        before: the number of vertices of another graph whose rows come first.
+        spec: the traced model.
+        features: the features of the graph [num_vertices, width].
+        before: the features of another graph whose rows come first, or None for none.
     """
     found = dict(parameters)
-    for name in learned:
+    for name, of_type in spec.types_of_rows.items():
         whole, generator = parameters[name], torch.Generator().manual_seed(len(name))
-        rows, others = (torch.randn(n, *whole.shape[1:], generator=generator) for n in (count, before))
+        counts = (0 if one is None else _count(spec, one, of_type) for one in (features, before))
+        rows, others = (torch.randn(n, *whole.shape[1:], generator=generator) for n in counts)
         found[name] = torch.cat([others, rows]).to(whole.dtype).requires_grad_(whole.requires_grad)
     return found
 
 
-def count_of_rows(spec: Spec, parameters: Mapping[str, Tensor]) -> int | None:
-    """Return the number of learned rows of a model, one for each vertex of its graph, or None if it has none."""
-    return next((len(parameters[name]) for name in spec.learned), None)
+def counts_of_rows(spec: Spec, parameters: Mapping[str, Tensor], features: Tensor) -> dict[int, int]:
+    """Return the number of vertices of a small graph, by that of the model's own graph, for types with learned rows.
+
+    Args:
+        spec: the traced model.
+        parameters: its parameters, by name.
+        features: the features of the small graph [num_vertices, width].
+    """
+    return {len(parameters[name]): _count(spec, features, of_type) for name, of_type in spec.types_of_rows.items()}
+
+
+def _count(spec: Spec, features: Tensor, of_type: str) -> int:
+    """Return the number of vertices of a type in a small graph."""
+    types = spec.vertex_types
+    if types is None:
+        return len(features)
+    return int((features[:, types.type_column] == types.names.index(of_type)).sum())

@@ -84,8 +84,10 @@ def record(
 
     def run(*values: Tensor) -> Tensor:
         given = dict(zip(parameters, values, strict=False))
-        features, graph = fakes.graph(values[len(parameters) :])
-        with VertexNumbers(columns.vertices, graph.num_vertices):
+        features, graph, counts = fakes.graph(values[len(parameters) :])
+        with VertexNumbers(
+            {columns.vertices[number]: counts[number] for _, number in columns.learned if columns.vertices}
+        ):
             if importer is None:
                 return one_tensor(together(scope.run(given, (features, graph), {})), scope.error)
             with importer.traced(model, features, graph, scope.error) as keywords:

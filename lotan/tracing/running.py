@@ -114,6 +114,10 @@ def _graph_operator(
             return recurrent(*arguments)
         case "lotan.shown":
             return torch.ones_like(arguments[0])
+        case "lotan.learned_rows" if len(arguments) > 1:  # of the vertices of a type, whose number is the last feature
+            rows, number = arguments
+            here = (features[:, -1] == number).nonzero().view(-1)
+            return cast(Tensor, rows.new_zeros(len(features), *rows.shape[1:]).index_put((here,), rows))
         case "lotan.track" | "lotan.learned_rows":
             return cast(Tensor, arguments[0])
         case "lotan.vertex_input":

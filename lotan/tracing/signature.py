@@ -86,7 +86,7 @@ class Wanted:
         index: the names of arguments for the edges, int64 [2, num_edges].
         of_edges: the names of the arguments for columns of edges: weights "edge_weight" [num_edges], attributes
             "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
-        numbers: if True, forward takes `n_id`, the numbers of the vertices, int64 [num_vertices].
+        numbers: the name of the argument for the numbers of the vertices, int64 [num_vertices]; "" if there is none.
         groups: the names of the arguments for the group of each vertex, int64 [num_vertices].
         labels: the name of the argument for classes, int64 [num_vertices], and that for a mask of those that may be seen,
             bool [num_vertices]; or () if forward takes none.
@@ -96,7 +96,7 @@ class Wanted:
     features: str
     index: tuple[str, ...] = ()
     of_edges: tuple[str, ...] = ()
-    numbers: bool = False
+    numbers: str = ""
     groups: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     whole: bool = False
@@ -138,7 +138,7 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
         >>> wanted(Mine(), GraphColumns(width=8))
-        Wanted(features='x', index=('edge_index',), of_edges=(), numbers=False, groups=(), labels=(), whole=False)
+        Wanted(features='x', index=('edge_index',), of_edges=(), numbers='', groups=(), labels=(), whole=False)
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
@@ -153,20 +153,21 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
     others = (*INDEX, *OF_EDGES, *GROUPS, *LABELS, NUMBERS)
+    numbers = next((name for name in names if _plain(name) == NUMBERS), "")
     labels = _labels(parameters) if columns.label_rate is not None else ()
     features = features or next((name for name in names if _plain(name) not in others), "")
     has = (features or FEATURES, *INDEX, *columns.of_edges, *(GROUPS if columns.groups is not None else ()), *labels)
     required = _required(parameters)
     for name in required:
-        if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES):
+        if columns.types is None and name.endswith(BY_TYPE) and _plain(name) in (FEATURES, *INDEX, *OF_EDGES, NUMBERS):
             raise ModelError(SEVERAL_TYPES.format(type(model).__name__, name))
-        if _plain(name) not in has and name != features and (name != NUMBERS or columns.types is not None):
+        if _plain(name) not in has and name not in (features, numbers):
             raise ModelError(_lacking(model, name, has))
     index = tuple(name for name in names if _plain(name) in INDEX)
     asked = {*required} | ({*names} if takes_attributes(model) else {n for n in names if _plain(n) != "edge_attr"})
     of_edges = (name for column in columns.of_edges for name in names if _plain(name) == column and name in asked)
     groups = tuple(name for name in names if name in GROUPS and columns.groups is not None)
-    return Wanted(features, index, tuple(of_edges), NUMBERS in names and columns.types is None, groups, labels)
+    return Wanted(features, index, tuple(of_edges), numbers, groups, labels)
 
 
 def takes_attributes(model: torch.nn.Module) -> bool:

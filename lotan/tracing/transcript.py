@@ -124,8 +124,12 @@ class Transcript(MovedRowsWriter):
             self._values[node] = Ref(name)
 
     def _learned_rows(self, node: Node, name: str) -> Ref:
-        kind = ValueType("vertex", self._parameters[name].shape[1:])
-        rows = self._call(node, LEARNED_ROWS, (Ref(name),), kind=kind, name=f"{name}.rows")
+        kind, number = (
+            ValueType("vertex", self._parameters[name].shape[1:]),
+            self._symbols.number_of(node.meta["val"].shape[0]),
+        )
+        given = (Ref(name),) if self._vertex_types is None else (Ref(name), number)
+        rows = self._call(node, LEARNED_ROWS, given, kind=kind, name=f"{name}.rows")
         self._calls[-1] = replace(self._calls[-1], layer=name.rpartition(".")[0])
         self._learned.add(rows.name)
         return rows

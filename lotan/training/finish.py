@@ -14,6 +14,7 @@ from lotan.links.decoders import Decoder, OwnDecoder
 from lotan.memory.limit import MemoryLimit
 from lotan.planning.cost_cache import PastRun, remember_run
 from lotan.planning.job import Job
+from lotan.planning.learned import ids_by_type
 from lotan.results.links import TrainedDecoder
 from lotan.results.report import WARM_UP, epoch_seconds, make_report
 from lotan.results.run import Run
@@ -77,7 +78,7 @@ def trained_model(job: Job, weights: Mapping[str, torch.Tensor], config: Trainer
     # rows in files are shared with the model: nobody writes to them, and they may not fit in memory
     shared = job.stored.learned if job.stored is not None else ()
     copied = {name: tensor if name in shared else tensor.clone() for name, tensor in weights.items()}
-    ids = job.graph.arrays().ids if job.evaluate.learned else None
+    ids = ids_by_type(job.graph, job.evaluate) if job.evaluate.learned else None
     decoder = None if job.decoder is None else _trained_decoder(job.decoder, job, config)
     classes = job.graph.labels.classes
     loss = job.loss if not job.loss.further else replace(job.loss, form=None, further=())  # it reads what is left out

@@ -16,14 +16,29 @@ from planner.traits import EngineTraits
 from planner.work import Work
 
 
+@dataclass(frozen=True)
+class OfType:
+    """The vertices that have learned rows, in a graph with several types of vertices."""
+
+    number: int  # the number of their type
+    count: int  # the number of these vertices
+
+    def __str__(self) -> str:
+        return f"of type {self.number}"
+
+
 @operator
 class LearnedRows(GraphOperator):
-    """The rows of a parameter that has one for each vertex, in the order of the graph's ids."""
+    """The rows of a parameter that has one for each vertex, in the order of the graph's ids.
+
+    If only the vertices of one type have a row, that of any other is 0.
+    """
 
     parameter: str
     shape: tuple[int, ...]  # the shape of a row
     trainable: bool = True
     layer: str = ""
+    of_type: OfType | None = None  # None: all vertices have a row
 
     def _yields(self) -> ValueType:
         return ValueType("vertex", self.shape)
@@ -31,12 +46,13 @@ class LearnedRows(GraphOperator):
 
 @dataclass(frozen=True)
 class LearnedRowsStep(ColumnStep):
-    """output[v] = the parameter's row of v. Engines that order vertices in another way put the rows in that order."""
+    """output[v] = the parameter's row of v, or 0 if v has none. Engines put the rows in their own order of the vertices."""
 
     parameter: str
     output: Column
     trainable: bool = True
     within: int | None = None
+    of_type: OfType | None = None  # None: all vertices have a row
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -46,8 +62,11 @@ class LearnedRowsStep(ColumnStep):
     @property
     def label(self) -> str:
         """The parameter and the step's output."""
-        within = "" if self.within is None else f", within={self.within}"
-        return f"LearnedRows({self.parameter}{within}) -> {self.output.name}"
+        return f"LearnedRows({self.parameter}{_scope(self.of_type, self.within)}) -> {self.output.name}"
+
+    def numbers(self, vertices: int) -> int:
+        """Return the numbers of the parameter, in a graph of so many vertices."""
+        return self.output.width * (vertices if self.of_type is None else self.of_type.count)
 
     def renamed(self, to: Naming, stage: Naming = str) -> Self:
         """Return the same step with another name of its output."""
@@ -61,7 +80,8 @@ class LearnedRowsStep(ColumnStep):
         """Add the step that hands in the gradient, if the rows are trained."""
         gradient = backward.gradient(self.output) if self.trainable else None
         if gradient is not None:
-            backward.add(LearnedRowsGradientStep(self.parameter, gradient, self.output.width, self.within))
+            given = self.parameter, gradient, self.output.width, self.within, self.of_type
+            backward.add(LearnedRowsGradientStep(*given))
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
         """Return the numbers that are copied."""
@@ -76,6 +96,8 @@ class LearnedRowsStep(ColumnStep):
 class LearnedRowsGradientStep(GraphStep):
     """Hands in the gradient of learned rows: that of v's row is gradient[v], and 0 for vertices beyond the level.
 
+    If only the vertices of one type have a row, the gradient at others is of no use.
+
     It makes no column. The engine returns the gradient with those of the other parameters.
     """
 
@@ -83,6 +105,7 @@ class LearnedRowsGradientStep(GraphStep):
     gradient: str
     width: int  # numbers in a row
     within: int | None = None
+    of_type: OfType | None = None  # None: all vertices have a row
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -102,8 +125,7 @@ class LearnedRowsGradientStep(GraphStep):
     @property
     def label(self) -> str:
         """The gradient and the parameter."""
-        within = "" if self.within is None else f", within={self.within}"
-        return f"LearnedRowsGradient({self.gradient}{within}) -> {self.parameter}"
+        return f"LearnedRowsGradient({self.gradient}{_scope(self.of_type, self.within)}) -> {self.parameter}"
 
     def up_to(self, level: int) -> Self:
         """Return the same step on the vertices up to a level."""
@@ -137,7 +159,12 @@ class LearnedRowsGradientStep(GraphStep):
         return 0.0
 
 
-def learned_parameters(plan: Plan) -> dict[str, int]:
-    """Return the parameters of a plan that have a row for each vertex, each with the numbers in a row."""
+def _scope(of_type: OfType | None, within: int | None) -> str:
+    """Return in words which vertices have rows, and up to which level."""
+    return f"{'' if of_type is None else f', {of_type}'}{'' if within is None else f', within={within}'}"
+
+
+def learned_parameters(plan: Plan) -> dict[str, LearnedRowsStep]:
+    """Return the parameters of a plan that have a row for each vertex, each with a step that reads it."""
     steps = (step for steps in plan.passes for step in steps)
-    return {step.parameter: step.output.width for step in steps if isinstance(step, LearnedRowsStep)}
+    return {step.parameter: step for step in steps if isinstance(step, LearnedRowsStep)}

@@ -279,23 +279,6 @@ def test_a_lookup_of_some_rows_is_refused() -> None:
         assert lotan.Trainer(Some(), drawn(4).graph, progress=False).plan
 
 
-def test_several_types_of_vertices_are_refused() -> None:
-    papers = pd.DataFrame({"id": [0, 1], "features": [[1.0], [2.0]], "label": [0, 1], "split": "train"})
-    edges = pd.DataFrame({"src": [0], "dst": [1]})
-    graph = lotan.HeteroGraph({"paper": papers, "author": papers[["id"]]}, {("author", "writes", "paper"): edges})
-
-    class Typed(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rows, self.linear = lotan.nn.LearnedFeatures(2), torch.nn.Linear(1, 2)
-
-        def forward(self, x_dict: dict[str, Tensor], edge_index_dict: Any) -> Tensor:
-            return self.linear(x_dict["paper"])
-
-    with pytest.raises(ModelError, match=r"'rows\.weight'.*one type of vertices so far.*author, paper"):
-        assert lotan.Trainer(Typed(), graph, progress=False).plan
-
-
 def test_an_embedding_of_something_else_is_no_learned_row() -> None:
     """It happens to have as many rows as there are vertices, but is looked up by the types of edges."""
 

@@ -86,6 +86,7 @@ class ImporterByType(Importer):
             {name: rows[name][:, :width] for name, width in self._with_features()},
             [places[one.index] for one in edges],
             lambda name, number: edges[number].weight if name == "edge_weight" else edges[number].columns[name],
+            {name: len(of_type) for name, of_type in rows.items()},
             ModelError,
         )
 
@@ -117,15 +118,18 @@ class ImporterByType(Importer):
         return None
 
     def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, training: bool) -> dict[str, Any]:
-        self._counts = {name: rows.shape[0] for name, rows in features.items()}
         sets = [edge_set("graph", number) for number in range(len(self._types.relations))]
+        self._counts = {name: rows.shape[0] for name, rows in features.items()}
+        for name, (source, _, destination) in zip(sets, self._types.relations, strict=True):
+            of = graph.edges(name)
+            self._counts |= {source: of.num_sources, destination: of.num_vertices}
         index = [tensors.index(Index(name)) for name in sets]
 
         def column(name: str, number: int) -> Tensor:
             edges = sets[number]
             return tensors.weight(edges) if name == "edge_weight" else tensors.column(name, edges)
 
-        return self._dictionaries(features, index, column, tensors.refuse)
+        return self._dictionaries(features, index, column, self._counts, tensors.refuse)
 
     def _with_features(self) -> list[tuple[str, int]]:
         return [pair for pair in zip(self._types.names, self._types.widths, strict=True) if pair[1]]
@@ -135,11 +139,16 @@ class ImporterByType(Importer):
         rows: Mapping[str, Tensor],
         index: list[Tensor],
         column: Callable[[str, int], Tensor],
+        counts: Mapping[str, Any],
         refuse: Callable[[str], ModelError],
     ) -> dict[str, Any]:
         relations = self._types.relations
         edges = ByType(dict(zip(relations, index, strict=True)), self._no_relation, refuse, asks=True)
-        given: dict[str, Any] = {self._wanted.features: ByType(rows, self._no_features, refuse)}
+        given: dict[str, Any] = {}
+        if self._wanted.features:
+            given[self._wanted.features] = ByType(rows, self._no_features, refuse)
+        if self._wanted.numbers:
+            given[self._wanted.numbers] = {name: torch.arange(count) for name, count in counts.items()}
         given |= dict.fromkeys(self._wanted.index, edges)
         for name in self._wanted.of_edges:
             plain = name.removesuffix(BY_TYPE)

@@ -22,7 +22,7 @@ from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
 from lotan.tracing.pyg.meanings import Index
 from lotan.tracing.pyg.mode import EdgeMode
-from lotan.tracing.signature import NUMBERS, WHOLE, Wanted
+from lotan.tracing.signature import WHOLE, Wanted
 
 PYG = "torch_geometric"
 
@@ -134,7 +134,7 @@ class Importer:
         given: dict[str, Any] = {self._wanted.features: features} if self._wanted.features else {}
         given |= dict.fromkeys(self._wanted.index, index)
         if self._wanted.numbers:
-            given[NUMBERS] = torch.arange(features.shape[0])
+            given[self._wanted.numbers] = torch.arange(features.shape[0])
         given |= {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups, *self._wanted.labels)}
         return {WHOLE: GraphTensors(given)} if self._wanted.whole else given
 
