@@ -19,7 +19,7 @@ from typing import Literal
 from planner.degrees import Degrees
 from planner.neighbours import NEIGHBOUR_OPERATORS, lengths
 from planner.physical import Plan
-from planner.spec import REDUCING, TRACK, Call, Spec
+from planner.spec import GROUP_TOTAL, REDUCING, TRACK, Call, Spec
 from planner.statistics import Profile, Statistics
 from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
@@ -144,7 +144,8 @@ def _is_row_wise(plan: Plan, step: Step) -> bool:
 def hops(spec: Spec) -> int | str:
     """Return how many times a model sums along edges, one sum after the other, at most.
 
-    Layers with running statistics normalise by the rows of a batch in training. They read no edges.
+    Layers with running statistics normalise by the rows of a batch in training. What is reduced by group is reduced over the
+    vertices of each group that a batch has. Neither reads edges.
 
     Returns:
         The number of hops; or the name of another layer that reads the rows of all vertices, so that there is no number.
@@ -153,7 +154,8 @@ def hops(spec: Spec) -> int | str:
     tracked = {layer.layer for layer in spec.tracked}
     of_sequences = lengths(spec)
     for call in spec.calls:
-        if call.op in (*REDUCING, TRACK) and call.layer not in tracked and call.output not in of_sequences:
+        reduces = call.op in (*REDUCING, TRACK) and call.op != GROUP_TOTAL
+        if reduces and call.layer not in tracked and call.output not in of_sequences:
             return call.layer or "the model itself"
         found[call.output] = _hops_of(call, max((found.get(name, 0) for name in call.reads), default=0))
     return found.get(spec.output, 0)

@@ -114,9 +114,10 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
         drawn = replace(sampling, drawing_seconds=drawing_seconds(sampling, statistics, config, known))
         options = replace(options, pricing=local, sampling=drawn, disabled=(*options.disabled, "hoist_invariant"))
     task = config.task
-    if job.train.tracked or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
+    of_rows = job.train.tracked or job.train.groups is not None
+    if of_rows or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
         # a sum that is computed once goes over all edges, and so over the links that the batch is asked about; and
-        # statistics are those of the batch's rows, of which the farthest have no in-edges; and a batch of both directions
-        # is no graph in the order of its levels
+        # statistics and sums by group are those of the batch's rows, of which the farthest have no in-edges; and a batch of
+        # both directions is no graph in the order of its levels
         options = replace(options, disabled=(*options.disabled, "hoist_invariant"))
     return compile_plan(job.train, job.evaluate, loss, statistics, options)

@@ -258,8 +258,9 @@ class TrainedModel:
         """Check that the model can read a graph."""
         if graph.vertex_types != self.spec.vertex_types:
             raise GraphError(_other_types(self.spec.vertex_types, graph.vertex_types))
-        if graph.groups != self.spec.groups:
-            raise GraphError(_other_groups(self.spec.groups, graph.groups))
+        known, groups = self.spec.groups, graph.groups
+        if (known is None) != (groups is None) or (known or 0) < (groups or 0):  # no group reads the rows of another
+            raise GraphError(_other_groups(known, groups))
         reads, types = edge_demands(self.spec)
         bounds, most = self.spec.bounds, most_in_edges(self.spec)
         check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, bounds, most)
@@ -309,7 +310,8 @@ class TrainedModel:
             raise ModelError("explain_vertex explains labels of vertices; this model was trained on links")
         if self.spec.groups is not None:
             raise ModelError(
-                "explain_vertex explains graphs without groups; this model was trained with a column batch"
+                "the model reduces by the groups of a column batch, so an output depends on all vertices of several groups; "
+                "explain_vertex reads only those that have a path of edges to the vertex"
             )
         from lotan.results.vertex_explanation import explain_vertex
 
@@ -336,10 +338,15 @@ class TrainedModel:
 
 
 def _other_groups(trained: int | None, given: int | None) -> str:
-    """Return the error for a graph whose groups of vertices are not as many as those of training."""
+    """Return the error for a graph that has groups where that of training had none, the other way round, or more of them."""
     if trained is None:
         return "The model was trained on a graph without groups, and this one has a column batch; make the graph without it."
-    return f"The graph of training had {trained:,} groups of vertices, and this one has {given or 'no column batch'}."
+    if given is None:
+        return f"The graph of training had {trained:,} groups of vertices, and this one has no column batch; name it."
+    return (
+        f"The graph of training had {trained:,} groups of vertices, and this one has {given:,}; predict parts of at most "
+        f"{trained:,} groups, each with groups numbered from 0."
+    )
 
 
 def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:

@@ -27,6 +27,7 @@ from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
 from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
 from planner.steps.step import Step
+from planner.steps.total import TotalGradientStep, TotalStep
 
 STEPS: tuple[type[Step], ...] = (
     CollectStep,
@@ -42,8 +43,10 @@ STEPS: tuple[type[Step], ...] = (
     ScaledPropagateStep,
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
+    TotalGradientStep,
+    TotalStep,
 )
-"""The steps that the plan of a mini-batch may have. None of them reads the rows of all vertices."""
+"""The steps that the plan of a mini-batch may have. Totals are over the vertices of the batch."""
 
 _BY_NAME = {kind.__name__: kind for kind in STEPS}
 _EXPRESSION = "expression"  # the field of a step that is a nested tuple

@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -13,9 +14,12 @@ import torch
 import lotan
 from lotan.batch.members import Member
 from lotan.batch.model_batch import ModelBatch
+from lotan.batches.examples import batches_of_epoch, examples_of
+from lotan.batches.sampler import Sampler
 from lotan.engines.choice import ENGINES, EngineChoice, check_able
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.results.run import Run
+from lotan.stages.randomness import Randomness
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from tests.exactness.groups import (
@@ -173,10 +177,64 @@ class Between(torch.nn.Module):
         return self.function(h, batch)
 
 
-@pytest.mark.parametrize("name", ["mean", "OverAll", "SGFormerAttention"])
+def by_hand(model, graph, regime, epochs):
+    """Train by plain torch on the same samples, as PyG does on those of its loader."""
+    arrays, steps = graph.arrays(), torch.optim.SGD(model.parameters(), LR)
+    sampler, examples = Sampler(arrays), examples_of(arrays)
+    features = torch.from_numpy(arrays.features)
+    for epoch in range(1, epochs + 1):
+        targets = batches_of_epoch(examples, arrays.keys, regime.batch_size, Randomness(regime.seed, epoch))
+        for number, some in enumerate(targets):
+            drawn = sampler.sample(some, regime.fanouts, Randomness(regime.seed, epoch, batch=number))
+            rows, edges = features[drawn.rows], torch.from_numpy(np.stack([drawn.src, drawn.dst]))
+            steps.zero_grad()
+            out = model(rows[:, :-1], edges, rows[:, -1].long())[: len(some)]
+            torch.nn.functional.cross_entropy(out, torch.from_numpy(arrays.label[some])).backward()
+            steps.step()
+
+
+def assert_batches_equal_plain_torch(name, fanouts, engine):
+    """The rows of a group are those that the batch has. With few targets, some groups have none."""
+    graph, regime, model = grouped_graph(seed=2), lotan.MiniBatch(5, fanouts, seed=3), model_of(name)
+    theirs = copy.deepcopy(model)
+    settings = {"epochs": 2, "eval_every": 0, "optimizer": lotan.SGD(lr=LR), "engine": engine, "progress": False}
+    run = lotan.Trainer(model, graph, regime=regime, **settings).fit()
+    by_hand(theirs, graph, regime, 2)
+    for key, expected in theirs.state_dict().items():
+        torch.testing.assert_close(run.model.weights[key], expected, rtol=1e-4, atol=1e-6, msg=key)
+    data = graph.to_pyg()
+    with torch.no_grad():
+        rows = theirs.eval()(data.x, data.edge_index, data.batch).softmax(1)
+    np.testing.assert_allclose(np.stack(run.predict()["probability"]), rows.numpy(), rtol=1e-4, atol=1e-5)
+
+
+IN_BATCHES = ("max", "VirtualNode", "Attention", "GraphNorm")
+
+
+@pytest.mark.parametrize(
+    ("name", "fanouts"),
+    [
+        ("mean", ("all", "all")),
+        *((name, (2, 2)) for name in IN_BATCHES),
+        *(pytest.param(name, (2, 2), marks=pytest.mark.nightly) for name in BY_GROUP if name not in IN_BATCHES),
+    ],
+)
+def test_mini_batches_reduce_the_rows_that_they_have(name, fanouts):
+    assert_batches_equal_plain_torch(name, fanouts, "local")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["max", "VirtualNode"])
+def test_mini_batches_on_blocks_reduce_the_rows_that_they_have(name, spark):
+    assert_batches_equal_plain_torch(name, (2, 2), "blocks")
+
+
+@pytest.mark.parametrize("name", ["OverAll", "SGFormerAttention"])
 def test_mini_batches_are_refused(name):
     """They have some of the vertices only, whatever a model reduces over all of them."""
-    graph = grouped_graph(grouped=name == "mean")
+    graph = grouped_graph(grouped=False)
     with pytest.raises(ModelError, match="reads the rows of all vertices"):
         assert lotan.Trainer(model_of(name), graph, engine="local", regime=lotan.MiniBatch(8, (3, 3))).job
 
@@ -204,6 +262,16 @@ def test_tables_with_groups_train_as_arrays_do(tmp_path):
     run.save(tmp_path / "model")
     loaded = lotan.load(tmp_path / "model")
     assert len(loaded.predict(graph, engine="local")) == len(data.x)
+    fewer = grouped_graph(seed=5, groups=2)
+    data = fewer.to_pyg()
+    with torch.no_grad():
+        expected = ours.eval()(data.x, data.edge_index, data.batch).softmax(1)
+    predicted = np.stack(loaded.predict(fewer, engine="local")["probability"])
+    np.testing.assert_allclose(predicted, expected.numpy(), rtol=1e-4, atol=1e-6)
+    with pytest.raises(GraphError, match="and this one has 5; predict parts of at most 4 groups"):
+        loaded.predict(grouped_graph(groups=5), engine="local")
+    with pytest.raises(ModelError, match="reduces by the groups of a column batch"):
+        run.explain_vertex(0)
     with pytest.raises(GraphError, match="had 4 groups of vertices, and this one has no column batch"):
         loaded.predict(grouped_graph(grouped=False), engine="local")
     with pytest.raises(GraphError, match="save does not take a graph with groups"):
