@@ -53,7 +53,8 @@ position.
 
 `LSTMAggregation`, `GRUAggregation`, `MLPAggregation`, `SortAggregation` and `SetTransformerAggregation` train over the edges
 of the graph as they are. Neighbours are taken in the order of their ids, and parallel edges in that of their weights, then
-types and attributes. A graph of PyG has this order after `data.sort(sort_by_row=False)`. As in PyG, zeros follow the
+types and attributes. A graph of PyG has this order after `data.sort(sort_by_row=False)`. `neighbour_order=0` of the Trainer
+takes them by the first attribute of the edges, such as a time, the smallest first. As in PyG, zeros follow the
 neighbours of a vertex for an LSTM or a GRU, up to the greatest in-degree of the graph, or of a mini-batch. A hub therefore
 makes every vertex slow; `lotan.MiniBatch` bounds it. If the neighbours of one vertex take more than 1 GiB side by side, the
 run is refused, and the error names the vertex. Dropout inside these aggregations is refused.
@@ -162,7 +163,7 @@ EXAMPLES: Mapping[str, Example] = {
     "ResGatedGraphConv": Example("ResGatedGraphConv(6, 3, edge_dim=2)", ATTRIBUTES),
     "SAGEConv": Example(
         "SAGEConv(6, 3, aggr=['mean', 'max', 'softmax'])",
-        note="`aggr='lstm'` takes neighbours in the order of their ids",
+        note="`aggr='lstm'` takes neighbours in the order of their ids, or of `neighbour_order`",
     ),
     "SGConv": Example("SGConv(6, 3, K=2, cached=True)"),
     "SSGConv": Example("SSGConv(6, 3, alpha=0.1, K=2)"),

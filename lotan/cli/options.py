@@ -361,6 +361,7 @@ def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
         "metrics": tuple(options.metrics.split(",")) if options.metrics else (),
         "threshold": _threshold(options.threshold),
         "label_rate": options.label_rate,
+        "neighbour_order": options.neighbour_order,
     }
 
 
@@ -395,6 +396,13 @@ def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
         metavar="P",
         help="for models that take labels as input: share of training labels that the model sees in an epoch\n"
         "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--neighbour-order",
+        type=number(int, 0),
+        metavar="N",
+        help="for aggregations that take neighbours in an order, such as an LSTM: number of the attribute of edges that\n"
+        "says it, from 0, the smallest first (default: the order of ids)",
     )
     group.add_argument(
         "--patience",

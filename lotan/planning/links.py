@@ -60,7 +60,7 @@ def prepare_links(
     main_metric(config.monitor, "link")
     draw_rows(model, linked.graph, config)
     width = model_width(model, linked.graph)
-    train, evaluate = traced(model, width, linked.graph)
+    train, evaluate = traced(model, width, linked.graph, order=config.neighbour_order)
     outputs, (reads, types) = model_outputs(evaluate), edge_demands(train)
     report = check_graph(
         linked.graph, None, None, width, takes_roots(train), reads, types, train.bounds, most_in_edges(train)

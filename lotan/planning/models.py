@@ -15,6 +15,7 @@ from lotan.settings.losses import further_of
 from lotan.tracing import few_of, takes_tensors, trace_modes
 from lotan.tracing.signature import takes_labels
 from planner.edge_columns import EdgeData, data_read, number_of_types
+from planner.neighbours import orders_neighbours
 from planner.spec import Spec, width_of
 
 GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
@@ -48,13 +49,27 @@ def edge_demands(spec: Spec) -> tuple[EdgeData, tuple[int, str] | None]:
     return data_read(spec), number_of_types(spec)
 
 
-def traced(model: torch.nn.Module, width: int, graph: Graph, config: TrainerConfig | None = None) -> tuple[Spec, Spec]:
+def traced(
+    model: torch.nn.Module,
+    width: int,
+    graph: Graph,
+    config: TrainerConfig | None = None,
+    order: int | None = None,
+) -> tuple[Spec, Spec]:
     """Return a model traced for a graph, in training and in evaluation mode.
 
     With settings, a model may take labels as input, and return what their loss reads beside the output.
 
+    Args:
+        model: The model.
+        width: The width of the graph's features.
+        graph: The graph.
+        config: The settings of a task of labels, or None.
+        order: The attribute of edges by which neighbours are in order, if there are no settings.
+
     Raises:
         ModelError: If the model cannot be traced, or if its forward asks for a column that the graph lacks.
+        ConfigurationError: If settings ask for what the graph or the model does not have.
     """
     sizes, data = graph.estimate(), edge_data(graph)
     weighted = takes_tensors(model) and sizes.weighted
@@ -70,7 +85,28 @@ def traced(model: torch.nn.Module, width: int, graph: Graph, config: TrainerConf
                 f"loss asks for {', '.join(further)} beside the output, which a model of several types of vertices cannot return"
             )
         given["further"] = further
-    return trace_modes(model, width, **given)
+    if (order := order if config is None else config.neighbour_order) is not None:
+        _check_order(order, graph, data)
+        given["order"] = order
+    found = trace_modes(model, width, **given)
+    if order is not None and not orders_neighbours(found[0]):
+        raise ConfigurationError(
+            f"neighbour_order is {order}, but the model takes neighbours in no order, as an aggregation such as LSTMAggregation "
+            "of PyG does; leave it out"
+        )
+    return found
+
+
+def _check_order(order: int, graph: Graph, data: EdgeData) -> None:
+    """Check that edges have the attribute by which neighbours are to be in order."""
+    if graph.vertex_types is not None:
+        raise ConfigurationError("neighbour_order is for graphs of one type of vertices; leave it out")
+    if order >= (data.width or 0):
+        there = f"have {data.width} attributes, numbered from 0" if data.width else "have no attributes"
+        raise ConfigurationError(
+            f"neighbour_order is {order}, but the graph's edges {there}; name the column of the order among them: "
+            'Graph(..., edge_features=["time"]), neighbour_order=0'
+        )
 
 
 def takes_roots(spec: Spec) -> bool:

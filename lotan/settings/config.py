@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from torch import Tensor
 
-from lotan.arguments import described, nearest, require_number
+from lotan.arguments import described, nearest, require_count, require_number
 from lotan.errors import ConfigurationError
 from lotan.files import expanded
 from lotan.settings.byte_sizes import byte_count
@@ -71,6 +71,9 @@ class TrainerConfig:
     # for a forward that takes labels as input, with a mask: the share of training labels that it sees in an epoch, drawn anew
     # in each. The loss is the mean over the others
     label_rate: float = 0.65
+    # for aggregations that take neighbours in an order, such as an LSTM: the number of the attribute of edges by which they
+    # are taken, the smallest first; None: they are in the order of their ids
+    neighbour_order: int | None = None
     metrics: Sequence[str] = ()  # further metrics: "roc_auc", "average_precision", "f1" (of each class)
     # the probability above which a label counts as predicted, or one for each label; also for two classes with one output
     threshold: float | Sequence[float] | None = None  # None: 0.5
@@ -230,6 +233,8 @@ def _check_numbers(config: TrainerConfig) -> None:
     require_number("Trainer", "label_rate", config.label_rate, 0.0, 1.0)
     if config.label_rate == 1:
         raise ConfigurationError("label_rate is 1, which leaves no vertex for the loss; expected a number below 1")
+    if config.neighbour_order is not None:
+        require_count("Trainer", "neighbour_order", config.neighbour_order, 0)
     if config.threshold is not None:
         _check_threshold(config.threshold)
     check_metrics(config.metrics)

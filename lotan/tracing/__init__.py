@@ -176,7 +176,7 @@ def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
     if asked is None:
         return None
     if columns.types is None:
-        return Importer(asked, columns.weighted, columns.data.flat, columns.groups, columns.label_rate)
+        return Importer(asked, columns.weighted, columns.data.flat, columns.groups, columns.label_rate, columns.order)
     return ImporterByType(asked, columns.types, columns.weighted)
 
 

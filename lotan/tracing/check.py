@@ -115,7 +115,7 @@ def _checking(
             sample = replace(sample, weight=importer.example_weights(edges))
         sample = replace(sample, draws=draws)
         if any(call.op in NEIGHBOUR_OPERATORS for call in spec.calls):
-            sample = sample.by_destination()
+            sample = sample.by_destination(None if importer is None else importer.order)
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             yield sample

@@ -19,6 +19,7 @@ class GivenColumns(TypedDict, total=False):
     groups: int | None
     label_rate: float | None
     further: tuple[str, ...]
+    order: int | None
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class GraphColumns:
         groups: the number of groups of vertices, whose number is the last of the features; None for a graph without groups.
         label_rate: for a model that sees labels, the share of training vertices whose labels it sees in an epoch. The class of
             each training vertex is the last of the features then, and -1 of any other. None for other models.
+        order: the number of the attribute of edges by which neighbours are in order; None for the order of their ids.
         further: the names of the tensors that forward returns beside its output, as the loss calls them.
     """
 
@@ -47,6 +49,7 @@ class GraphColumns:
     groups: int | None = None
     label_rate: float | None = None
     further: tuple[str, ...] = ()
+    order: int | None = None
 
     @property
     def of_edges(self) -> tuple[str, ...]:

@@ -53,9 +53,16 @@ class Sample:
         )
         return Sample(self.features, self.index[:, kept], attributes, types, weight, self.draws)
 
-    def by_destination(self) -> Sample:
-        """Return this graph with its edges sorted by destination, as PyG wants them where neighbours have an order."""
-        order = self.index[1].argsort(stable=True)
+    def by_destination(self, attribute: int | None = None) -> Sample:
+        """Return this graph with its edges sorted by destination, as PyG wants them where neighbours have an order.
+
+        Args:
+            attribute: the number of the attribute by which the edges of a destination are sorted; None: they keep their order.
+        """
+        order = torch.arange(self.index.shape[1])
+        if attribute is not None and self.attributes is not None:
+            order = self.attributes[:, attribute].argsort(stable=True)
+        order = order[self.index[1, order].argsort(stable=True)]
         columns = self.attributes, self.types, self.weight
         attributes, types, weight = (None if one is None else one[order] for one in columns)
         return replace(self, index=self.index[:, order], attributes=attributes, types=types, weight=weight)

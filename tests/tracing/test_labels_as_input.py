@@ -129,6 +129,21 @@ def test_a_mini_batch_of_everything_is_a_full_batch() -> None:
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_mini_batches_that_spark_draws_show_the_same_labels(spark: object) -> None:
+    torch.manual_seed(5)
+    model, found = UniMP(), {}
+    for engine in ("local", "blocks"):
+        ours, regime = copy.deepcopy(model), lotan.MiniBatch(6, (2, "all"), seed=3)
+        run = lotan.Trainer(ours, messy_graph(), regime=regime, engine=engine, progress=False, **SETTINGS).fit()
+        found[engine] = [epoch["loss"] for epoch in run.history], ours.state_dict()
+    assert found["blocks"][0] == pytest.approx(found["local"][0], abs=1e-6)
+    for name, value in found["local"][1].items():
+        torch.testing.assert_close(found["blocks"][1][name], value, rtol=0, atol=1e-6)
+
+
 def test_an_epoch_without_hidden_labels_is_named() -> None:
     graph = messy_graph()
     one = graph.relabelled(graph.arrays().label, np.where(np.arange(40) == 5, 0, -1).astype(np.int8))

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
 import lotan
-from lotan.errors import GraphError, ModelError
+from lotan.errors import ConfigurationError, GraphError, ModelError
 from planner import neighbours
 from tests.tracing.test_pyg_layers import assert_same_training, messy_graph, trained_by_pyg
 
@@ -100,6 +101,71 @@ def test_trains_as_in_pyg_on_spark(engine: str, name: str, spark: object) -> Non
     assert_trains_as_pyg(name, engine=engine, partitions=3)
 
 
+class InTurn(torch.nn.Module):
+    """An LSTM and an MLP over neighbours in an order of the user, of which one also reads attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.lin, self.last = SAGEConv(6, 4, aggr="lstm"), torch.nn.Linear(2, 4), torch.nn.Linear(5, 3)
+        self.aggr = pyg.MLPAggregation(4, 5, 3, num_layers=1)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        row, col = edge_index
+        messages = self.first(x, edge_index).tanh()[row] * self.lin(edge_attr)
+        return self.last(self.aggr(messages, col, dim_size=x.size(0)))
+
+
+def assert_trains_in_an_order(**settings: Any) -> None:
+    """As PyG, whose edges are sorted by destination and then by the second attribute, of which some are equal."""
+    torch.manual_seed(4)
+    given, ours = messy_graph().arrays(), InTurn()
+    attributes = given.edge_attr.copy()
+    attributes[:, 1] = np.random.default_rng(2).integers(0, 5, len(attributes))
+    columns = {"features": given.features, "label": given.label, "split": given.split, "weight": given.weight}
+    ends = {"src": given.src, "dst": given.dst, "edge_type": given.edge_type}
+    graph, theirs = lotan.Graph.from_arrays(**columns, **ends, edge_attr=attributes), copy.deepcopy(ours)
+    options = {"epochs": 3, "optimizer": lotan.SGD(lr=0.1), "progress": False, "neighbour_order": 1, **settings}
+    run = lotan.Trainer(ours, graph, **options).fit()
+    data = graph.to_pyg()
+    order = np.lexsort((np.arange(len(data.edge_attr)), data.edge_attr[:, 1], data.edge_index[1]))
+    index, attr = data.edge_index[:, order], data.edge_attr[order]
+    assert not torch.equal(index, data.edge_index)
+    steps, losses = torch.optim.SGD(theirs.parameters(), lr=0.1), []
+    for _ in range(3):
+        rows = theirs(data.x, index, attr)[data.train_mask]
+        loss = torch.nn.functional.cross_entropy(rows, data.y[data.train_mask])
+        losses.append(loss.item())
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    assert_same_training(run, losses, ours, theirs)
+
+
+def test_neighbours_are_taken_in_an_order_of_the_user() -> None:
+    assert_trains_in_an_order(engine="local")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
+def test_neighbours_are_taken_in_an_order_of_the_user_on_spark(engine: str, spark: object) -> None:
+    assert_trains_in_an_order(engine=engine, partitions=3)
+
+
+def test_an_order_that_is_not_there_is_refused() -> None:
+    settings = {"engine": "local", "progress": False}
+    with pytest.raises(
+        ConfigurationError, match="neighbour_order is 2, but the graph's edges have 2 attributes, numbered"
+    ):
+        lotan.Trainer(InTurn(), messy_graph(), neighbour_order=2, **settings).fit()
+    plain = lotan.Graph.read("digits")
+    with pytest.raises(ConfigurationError, match="the graph's edges have no attributes; name the column of the order"):
+        lotan.Trainer(MODELS["lstm"](), plain, neighbour_order=0, **settings).fit()
+    with pytest.raises(ConfigurationError, match="the model takes neighbours in no order"):
+        lotan.Trainer(GCNConv(6, 3), messy_graph(), neighbour_order=0, **settings).fit()
+
+
 def test_a_saved_model_predicts_for_another_graph_as_pyg(tmp_path: Any) -> None:
     torch.manual_seed(1)
     model = MODELS["lstm"]()
@@ -146,6 +212,20 @@ def test_a_hub_beyond_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "MOST_BYTES", 10 * neighbours.step_bytes(4, 4, 1))
     with pytest.raises(GraphError, match=r"vertex 0 has \d+ in-edges; layer 'second.*' puts at most 10 of one vertex"):
         lotan.Trainer(MODELS["lstm"](), messy_graph(), engine="local", epochs=1, progress=False).fit()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
+def test_a_hub_beyond_memory_is_named_on_spark(engine: str, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "MOST_BYTES", 10 * neighbours.step_bytes(4, 4, 1))
+    given = messy_graph().arrays()
+    vertices = pd.DataFrame({"id": given.ids, "features": given.features.tolist(), "label": given.label})
+    vertices["split"] = np.where(given.split == 0, "train", "test")
+    tables = [spark.createDataFrame(one) for one in (vertices, pd.DataFrame({"src": given.src, "dst": given.dst}))]
+    with pytest.raises(GraphError, match=r"vertex 0 has \d+ in-edges; layer 'second.*' puts at most 10 of one vertex"):
+        lotan.Trainer(MODELS["lstm"](), lotan.Graph(*tables), engine=engine, epochs=1, progress=False).fit()
 
 
 class Looped(Aggregated):

@@ -51,6 +51,7 @@ GIVEN = {
     "metrics": ("roc_auc", "f1"),
     "threshold": 0.25,
     "label_rate": 0.5,
+    "neighbour_order": 1,
 }
 BATCHES = {
     "regime": MiniBatch(64, (10, "all"), seed=3),

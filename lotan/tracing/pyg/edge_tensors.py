@@ -50,6 +50,7 @@ class EdgeTensors:
         weighted: if True, the graph has weights.
         refuse: a function that returns the error for a reason, with the line that is running.
         number_of_groups: the number of groups of vertices, or None if the graph has none (default: None).
+        order: the number of the attribute of edges by which neighbours are in order, or None for that of ids (default: None).
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class EdgeTensors:
         weighted: bool,
         refuse: Callable[[str], ModelError],
         number_of_groups: int | None = None,
+        order: int | None = None,
     ) -> None:
-        self.graph = graph
+        self.graph, self.order = graph, order
         self.number_of_groups = number_of_groups
         self._all: Identities[bool] = Identities()
         self.groups: Identities[bool] = Identities()  # the column `batch`, and views of it

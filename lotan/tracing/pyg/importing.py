@@ -36,6 +36,7 @@ class Importer:
         flat: if True, attributes of edges were given as one number an edge, [num_edges] (default: False).
         groups: the number of groups of vertices, or None if the graph has none (default: None).
         label_rate: the share of labels that the model sees in training, or None if it sees none (default: None).
+        order: the number of the attribute of edges by which neighbours are in order, or None for that of ids (default: None).
     """
 
     def __init__(
@@ -45,9 +46,10 @@ class Importer:
         flat: bool = False,
         groups: int | None = None,
         label_rate: float | None = None,
+        order: int | None = None,
     ) -> None:
         self._wanted, self._flat, self._groups = wanted, flat, groups
-        self._label_rate = label_rate
+        self._label_rate, self.order = label_rate, order
         self.weighted = weighted
         # the fewest types of edges that a layer of the trace distinguishes, and the layer's name
         self.types: tuple[int, str] | None = None
@@ -94,7 +96,7 @@ class Importer:
             graph: the graph.
             refuse: a function that returns the error for a reason, with the line that is running.
         """
-        tensors = EdgeTensors(graph, self.weighted, refuse, self._groups)
+        tensors = EdgeTensors(graph, self.weighted, refuse, self._groups, self.order)
         with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
             yield self._given(tensors, features, graph, model.training)
 

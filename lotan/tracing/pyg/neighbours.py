@@ -45,9 +45,16 @@ def _end(tensors: EdgeTensors, layer: Any, x: Tensor, index: Any, dim: int) -> E
 
 
 def _order(tensors: EdgeTensors, end: End) -> Tensor:
-    """Return the number of each edge among those that end at the same vertex, [num_edges, 1]."""
+    """Return the numbers by which edges that end at the same vertex are in order, [num_edges, numbers].
+
+    The number of the edge among them comes last, or alone. It is that by the order of ids.
+    """
     of = tensors.graph.edges(end.index.edges)
-    return cast(Tensor, torch.ops.lotan.edge_column(of.columns[LOOP], ORDER, of.name))
+    places = cast(Tensor, torch.ops.lotan.edge_column(of.columns[LOOP], ORDER, of.name))
+    if tensors.order is None:
+        return places
+    attributes = tensors.column("edge_attr", of.name)
+    return torch.cat([attributes[:, tensors.order : tensors.order + 1], places], dim=1)
 
 
 def _rows(tensors: EdgeTensors, end: End, x: Tensor, order: Tensor, size: int) -> Tensor:
