@@ -30,11 +30,24 @@ PAGE = ROOT / "docs" / "reference" / "pyg-examples.md"
 WIDTH, CLASSES, RELATIONS, ATTRIBUTES = 6, 3, 3, 2
 """The numbers of features, classes, types of edges and attributes of edges that the models are written for."""
 
+METADATA = (
+    ("author", "conference", "paper", "term"),
+    tuple(
+        (source, "to", destination)
+        for one, other in (("author", "paper"), ("paper", "term"), ("paper", "conference"))
+        for source, destination in ((one, other), (other, one))
+    ),
+)
+COUNTS = {"author": 30, "conference": 5, "paper": 40, "term": 12}
+WIDTHS = {"author": WIDTH, "conference": 1, "paper": 4, "term": 3}
+"""The types of vertices and relations of the examples with several: those of PyG's data set DBLP. Authors have labels."""
+
 EPOCHS = 3
 LOSS, WEIGHTS = 2e-5, 5e-4
 """The largest differences of losses and weights from those of PyG. That of a loss above 1 is relative."""
 
 ORDER = ("x", "edge_index", "adj_t", "edge_weight", "edge_attr", "edge_type", "label_mask")
+BY_TYPE = ("x_dict", "edge_index_dict")
 """The arguments that a forward may have, in order. It has those that its expression names, and `y` beside `label_mask`."""
 
 HEAD = """# Examples of PyG and OGB
@@ -44,8 +57,8 @@ on whole graphs, and whether they train. The script `tools/pyg_examples.py` make
 
 A model that trains was compared with plain PyG on a messy graph on `local`: losses and weights of three epochs are equal.
 It was compared without dropout, because both draw other random numbers, and then trained with it. A model that takes
-labels as input was compared without seeing any, and then trained with them. An example's data, loops and attacks are not
-tried, only its model.
+labels as input was compared without seeing any, and then trained with them. One for several types of vertices was compared
+on a messy graph with the types of DBLP. An example's data, loops and attacks are not tried, only its model.
 """
 
 
@@ -64,6 +77,11 @@ class Example:
     forward: str
     source: str = "PyG"
     lacks: str = ""
+
+    @property
+    def by_type(self) -> bool:
+        """True if forward takes a tensor for each type of vertices."""
+        return BY_TYPE[0] in self.forward
 
 
 def stack(
@@ -105,10 +123,6 @@ GAT = Example(
     "conv2(drop(F.elu(conv1(drop(x), edge_index))), edge_index)",
 )
 DEEP = (WIDTH, 8, 8, CLASSES)
-TYPES = (
-    "several types of vertices, and is not tried here: see [Train on several vertex types](../how-to/vertex-types.md)"
-)
-
 OGB_MLP = Example(
     {"lin1": "Linear(6, 8)", "norm": "torch.nn.BatchNorm1d(8)", "lin2": "Linear(8, 3)"},
     "torch.log_softmax(lin2(drop(norm(lin1(x)).relu())), -1)",
@@ -219,10 +233,31 @@ EXAMPLES: Mapping[str, Example] = {
         {"conv": "GCNConv(6, 8)", "head": "torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(8, 3))"},
         "head(conv(x, edge_index))",
     ),
-    "hetero/dmgi_unsup": Example({"conv": "GCNConv(6, 3)"}, "conv(x, edge_index)", lacks=TYPES),
-    "hetero/han_imdb": Example({"conv": "GCNConv(6, 3)"}, "conv(x, edge_index)", lacks=TYPES),
-    "hetero/hetero_conv_dblp": Example({"conv": "GCNConv(6, 3)"}, "conv(x, edge_index)", lacks=TYPES),
-    "hetero/hgt_dblp": Example({"conv": "GCNConv(6, 3)"}, "conv(x, edge_index)", lacks=TYPES),
+    "hetero/dmgi_unsup": Example(
+        {"conv": "GCNConv(6, 3)"},
+        "conv(x, edge_index)",
+        lacks="a loss that compares the rows of the graph with those of a corrupted one",
+    ),
+    "hetero/han_imdb": Example(
+        {"han_conv": "HANConv(-1, 8, heads=2, dropout=0.6, metadata=METADATA)", "lin": "Linear(8, 3)"},
+        "lin(han_conv(x_dict, edge_index_dict)['author'])",
+    ),
+    "hetero/hetero_conv_dblp": Example(
+        {
+            "conv1": "HeteroConv({r: SAGEConv((-1, -1), 8) for r in METADATA[1]})",
+            "conv2": "HeteroConv({r: SAGEConv((-1, -1), 8) for r in METADATA[1]})",
+            "lin": "Linear(8, 3)",
+        },
+        "lin(leaky(conv2(leaky(conv1(x_dict, edge_index_dict)), edge_index_dict))['author'])",
+    ),
+    "hetero/hgt_dblp": Example(
+        {
+            "lin_dict": "torch.nn.ModuleDict({t: Linear(-1, 8) for t in METADATA[0]})",
+            "conv": "HGTConv(8, 8, METADATA, 2)",
+            "lin": "Linear(8, 3)",
+        },
+        "lin(conv({t: lin_dict[t](x).relu_() for t, x in x_dict.items()}, edge_index_dict)['author'])",
+    ),
     "infomax_transductive": Example(
         {"conv": "GCNConv(6, 3)", "act": "torch.nn.PReLU(3)"},
         "act(conv(x, edge_index))",
@@ -328,7 +363,16 @@ EXAMPLES: Mapping[str, Example] = {
         "SAGEConv({0}, {1})", widths=DEEP, first="adj_t", end=".log_softmax(-1)", source="OGB"
     ),
     "nodeproppred/mag (MLP)": OGB_MLP,
-    "nodeproppred/mag (RGCN)": Example({"conv": "GCNConv(6, 3)"}, "conv(x, edge_index)", "OGB", TYPES),
+    "nodeproppred/mag (RGCN)": Example(
+        {
+            "emb_dict": "torch.nn.ParameterDict({t: torch.nn.Parameter(torch.randn(COUNTS[t], 6)) for t in METADATA[0][1:]})",
+            "conv1": "ByRelation(6, 8)",
+            "conv2": "ByRelation(8, 3)",
+        },
+        "conv2({t: drop(h.relu()) for t, h in conv1({'author': x_dict['author'], **emb_dict}, edge_index_dict).items()},"
+        " edge_index_dict)['author'].log_softmax(-1)",
+        "OGB",
+    ),
     "nodeproppred/proteins (GCN)": of("GCNConv({0}, {1}, normalize=False)", widths=DEEP, first="adj_t", source="OGB"),
     "nodeproppred/proteins (SAGE)": of("SAGEConv({0}, {1})", widths=DEEP, first="adj_t", source="OGB"),
     "nodeproppred/proteins (MLP)": Example(
@@ -374,7 +418,23 @@ def _names() -> dict[str, Any]:
         warnings.simplefilter("ignore")
         import torch_geometric.nn as pyg
         from torch_geometric.nn.conv.gcn_conv import gcn_norm
-        from torch_geometric.utils import softmax
+        from torch_geometric.utils import scatter, softmax
+
+    class ByRelation(torch.nn.Module):
+        """The layer of OGB's RGCN: a linear map of the mean for each relation, and one for each type of vertices."""
+
+        def __init__(self, inputs: int, outputs: int) -> None:
+            super().__init__()
+            self.rel_lins = torch.nn.ModuleList(torch.nn.Linear(inputs, outputs, bias=False) for _ in METADATA[1])
+            self.root_lins = torch.nn.ModuleDict({name: torch.nn.Linear(inputs, outputs) for name in METADATA[0]})
+
+        def forward(self, x_dict: Mapping[str, Tensor], edge_index_dict: Mapping[Any, Tensor]) -> dict[str, Tensor]:
+            found = {name: self.root_lins[name](x) for name, x in x_dict.items()}
+            for relation, lin in zip(METADATA[1], self.rel_lins, strict=True):
+                (source, _, end), (row, col) = relation, edge_index_dict[relation]
+                mean = scatter(x_dict[source][row], col, dim_size=found[end].size(0), reduce="mean")
+                found[end] = found[end] + lin(mean)
+            return found
 
     class WeightedGAT(pyg.GATConv):
         """An attention whose scores are shifted by the logarithm of the edge's weight."""
@@ -386,19 +446,47 @@ def _names() -> dict[str, Any]:
                 alpha = alpha + torch.log2(edge_attr.view(-1, 1))
             return softmax(alpha, index, ptr, size_i)
 
-    return {**vars(pyg), "torch": torch, "F": F, "gcn_norm": gcn_norm, "WeightedGAT": WeightedGAT}
+    def leaky(x_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: F.leaky_relu(x) for name, x in x_dict.items()}
+
+    own = {"WeightedGAT": WeightedGAT, "ByRelation": ByRelation, "leaky": leaky, "METADATA": METADATA, "COUNTS": COUNTS}
+    return {**vars(pyg), "torch": torch, "F": F, "gcn_norm": gcn_norm, **own}
 
 
 def make(example: Example, dropping: bool = False) -> torch.nn.Module:
     """Return the model of an example. torch's generator draws its weights."""
     arguments = [name for name in ORDER if name in example.forward] or ["x"]
+    arguments = [*BY_TYPE] if example.by_type else arguments
     arguments += ["y"] * ("label_mask" in arguments)
     arguments += ["edge_index"] * (arguments == ["x"])  # which every model of PyG may take
     body = f"def forward(self, {', '.join(arguments)}):\n    training, drop = self.training, self.drop\n"
     body += "".join(f"    {name} = self.{name}\n" for name in example.parts)
     scope: dict[str, Any] = _names()
     exec(f"{body}    return {example.forward}\n", scope)
-    return type("Model", (Model,), {"forward": scope["forward"]})(example, dropping)  # type: ignore[no-any-return]
+    model: torch.nn.Module = type("Model", (Model,), {"forward": scope["forward"]})(example, dropping)
+    if example.by_type:  # lazy layers find their widths
+        data = typed_graph().to_pyg()  # in another order of relations, which changes no width
+        with torch.no_grad():
+            model.eval()(data.x_dict, data.edge_index_dict)
+        model.train()
+    return model
+
+
+def typed_graph(seed: int = 0, edges: int = 60) -> lotan.HeteroGraph:
+    """Return a graph with the types of `METADATA`, with parallel edges, a hub and vertices without edges."""
+    random = np.random.default_rng(seed)
+    vertices: dict[str, Any] = {}
+    for name, count in COUNTS.items():
+        features = random.standard_normal((count, WIDTHS[name])).astype(np.float32)
+        vertices[name] = {"id": np.arange(count), "features": list(features)}
+    count = COUNTS["author"]
+    vertices["author"] |= {"label": random.integers(0, CLASSES, count), "train_mask": random.random(count) < 0.6}
+    given = {}
+    for relation in METADATA[1]:
+        src, dst = (random.integers(0, COUNTS[end] - 2, edges) for end in (relation[0], relation[2]))
+        dst[:10] = 0
+        given[relation] = {"src": src, "dst": dst}
+    return lotan.HeteroGraph(vertices, given)
 
 
 def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160) -> lotan.Graph:
@@ -421,7 +509,8 @@ def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160) -> lotan.Gr
 
 def reason_against(name: str) -> str | None:
     """Return the reason why the model of an example does not train, or None if it trains as with PyG."""
-    example, graph = EXAMPLES[name], messy_graph()
+    example = EXAMPLES[name]
+    graph = typed_graph() if example.by_type else messy_graph()
     if example.lacks:
         return f"needs {example.lacks}"
     if name == "label_prop":
@@ -448,8 +537,13 @@ def _difference(run: Any, ours: torch.nn.Module, theirs: torch.nn.Module, graph:
 
     data = graph.to_pyg()
     names = list(inspect.signature(theirs.forward).parameters)
-    data.adj_t, data.label_mask = data.edge_index, torch.zeros_like(data.train_mask)
-    given = {name: data[name] for name in names}
+    if isinstance(graph, lotan.HeteroGraph):
+        given = {name: getattr(data, name) for name in names}
+        given["edge_index_dict"] = {relation: given["edge_index_dict"][relation] for relation in METADATA[1]}
+        data = data["author"]
+    else:
+        data.adj_t, data.label_mask = data.edge_index, torch.zeros_like(data.train_mask)
+        given = {name: data[name] for name in names}
     steps = torch.optim.SGD([one for one in theirs.parameters() if one.requires_grad], lr=0.1)
     for epoch in run.history:
         theirs.train()

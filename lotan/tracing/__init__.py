@@ -155,7 +155,7 @@ def _trace_anew(model: torch.nn.Module, columns: GraphColumns, training: bool, f
 
 def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> _Traced:
     asked = wanted(model, columns)
-    importer = _importer(asked, columns)
+    importer = _importer(model, asked, columns)
     parameters = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers()),
@@ -172,12 +172,12 @@ def _trace_so(model: torch.nn.Module, columns: GraphColumns, training: bool, few
     return _Traced(spec, reads.any)
 
 
-def _importer(asked: Wanted | None, columns: GraphColumns) -> Importer | None:
+def _importer(model: torch.nn.Module, asked: Wanted | None, columns: GraphColumns) -> Importer | None:
     if asked is None:
         return None
     if columns.types is None:
         return Importer(asked, columns.weighted, columns.data.flat, columns.groups, columns.label_rate, columns.order)
-    return ImporterByType(asked, columns.types, columns.weighted)
+    return ImporterByType(asked, columns.types, columns.weighted, model)
 
 
 def _parameter_spec(name: str, value: Tensor) -> ParameterSpec:

@@ -1,8 +1,8 @@
-"""The parameters of a model that have a row for each vertex: those of LearnedFeatures, and torch.nn.Embedding's."""
+"""The parameters of a model that have a row for each vertex: those of LearnedFeatures, embeddings and other tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,9 +25,9 @@ def learned_rows(model: torch.nn.Module, vertices: Sequence[int], types: VertexT
 
     Args:
         model: the model.
-        vertices: the number of vertices of each type, or () if they are not known. An embedding of so many rows is taken
-            for learned rows. Of several types with as many vertices, it is that which the embedding's name has, or the
-            first.
+        vertices: the number of vertices of each type, or () if they are not known. A table of so many rows, such as an
+            embedding, is taken for learned rows. Of several types with as many vertices, it is that which the table's name
+            has, or the first.
         types: the types of vertices; None for one type, whose number is 0.
 
     Raises:
@@ -35,16 +35,30 @@ def learned_rows(model: torch.nn.Module, vertices: Sequence[int], types: VertexT
     """
     found: dict[str, int] = {}
     for name, module in model.named_modules():
-        parameter = f"{name}.weight".lstrip(".")
         if isinstance(module, LearnedFeatures):
-            found[parameter] = type_of(name, module, types)
-        elif isinstance(module, torch.nn.Embedding) and module.max_norm is None:
-            fitting = [number for number, count in enumerate(vertices) if count == module.num_embeddings]
-            named = [number for number in fitting if types is not None and types.names[number] in name.split(".")]
+            found[f"{name}.weight".lstrip(".")] = type_of(name, module, types)
+            continue
+        for key, table in _tables(module):
+            parameter = f"{name}.{key}".lstrip(".")
+            fitting = [number for number, count in enumerate(vertices) if count == len(table)]
+            named = [number for number in fitting if types is not None and types.names[number] in parameter.split(".")]
             if fitting:
                 found[parameter] = (named or fitting)[0]
     shared = dict(model.named_parameters())  # a parameter that is shared appears once
     return {name: number for name, number in found.items() if name in shared}
+
+
+def _tables(module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the parameters of a module that are tables, whose rows may be those of vertices, each with its name."""
+    if isinstance(module, torch.nn.Embedding):
+        if module.max_norm is None:
+            yield "weight", module.weight
+    elif isinstance(module, torch.nn.ParameterDict | torch.nn.ParameterList):
+        lazy = torch.nn.parameter.UninitializedParameter
+        given = module.named_parameters(recurse=False)
+        yield from ((name, one) for name, one in given if not isinstance(one, lazy) and one.dim() > 1)
+    elif type(module).__name__ == "SparseLinear" and type(module).__module__.startswith("torch_geometric."):
+        yield "weight", module.weight  # type: ignore[misc]  # of LINKX: a linear map of a row of the adjacency matrix
 
 
 def type_of(name: str, module: LearnedFeatures, types: VertexTypes | None) -> int:
@@ -69,7 +83,7 @@ def type_of(name: str, module: LearnedFeatures, types: VertexTypes | None) -> in
 
 def may_have_rows(model: torch.nn.Module) -> bool:
     """Return True if a model has a module that may hold learned rows."""
-    return any(isinstance(module, LearnedFeatures | torch.nn.Embedding) for module in model.modules())
+    return any(isinstance(one, LearnedFeatures) or any(True for _ in _tables(one)) for one in model.modules())
 
 
 PADDED = "has a row without a gradient, padding_idx, which learned rows of vertices do not have; leave padding_idx out"

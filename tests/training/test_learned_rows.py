@@ -555,3 +555,31 @@ def test_models_of_a_batch_become_what_they_are_alone(regime: Any) -> None:
     for model, expected in zip(models, alone, strict=True):
         for name, one in expected.named_parameters():
             assert torch.equal(model.get_parameter(name), one), name
+
+
+class Listed(torch.nn.Module):
+    """A table for each layer, in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(VERTICES, WIDTH)) for _ in range(2))
+        self.conv = pyg.SAGEConv(WIDTH, CLASSES)
+
+    def forward(self, edge_index: Tensor) -> Tensor:
+        return self.conv(self.rows[0] + self.rows[1].tanh(), edge_index)
+
+
+def test_tables_in_a_list_are_learned_rows() -> None:
+    found = drawn(7)
+    torch.manual_seed(7)
+    model = Listed()
+    other = deepcopy(model)
+    trainer = lotan.Trainer(model, found.graph, epochs=2, eval_every=0, optimizer=lotan.SGD(lr=0.1), progress=False)
+    assert set(trainer.job.train.learned) == {"rows.0", "rows.1"}
+    trainer.fit()
+    steps = torch.optim.SGD(other.parameters(), 0.1)
+    for _ in range(2):
+        steps.zero_grad()
+        functional.cross_entropy(other(found.index)[found.train], found.label[found.train]).backward()
+        steps.step()
+    assert_alike(model, other)

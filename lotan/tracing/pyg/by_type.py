@@ -65,11 +65,17 @@ class ImporterByType(Importer):
         wanted: the arguments that forward takes.
         types: the types of vertices and the relations of the graph.
         weighted: if True, the edges have weights.
+        model: the model. Its dictionaries have the relations in the order in which a layer of it was given them, because
+            PyG's HGTConv takes no other.
     """
 
-    def __init__(self, wanted: Wanted, types: VertexTypes, weighted: bool) -> None:
+    def __init__(self, wanted: Wanted, types: VertexTypes, weighted: bool, model: torch.nn.Module) -> None:
         super().__init__(wanted, weighted)
         self._types = types
+        given = (getattr(module, "edge_types", None) for module in model.modules())
+        first: Any = next((one for one in given if isinstance(one, list | tuple)), ())
+        known = {relation: number for number, relation in enumerate(types.relations)}
+        self._order = list(dict.fromkeys([known[one] for one in map(tuple, first) if one in known] + [*known.values()]))
         self._counts: dict[str, Any] = {}  # the numbers of vertices of each type in a trace
 
     def plain(self, features: Tensor, graph: EdgeIndex) -> dict[str, Any]:
@@ -143,7 +149,7 @@ class ImporterByType(Importer):
         refuse: Callable[[str], ModelError],
     ) -> dict[str, Any]:
         relations = self._types.relations
-        edges = ByType(dict(zip(relations, index, strict=True)), self._no_relation, refuse, asks=True)
+        edges = ByType({relations[at]: index[at] for at in self._order}, self._no_relation, refuse, asks=True)
         given: dict[str, Any] = {}
         if self._wanted.features:
             given[self._wanted.features] = ByType(rows, self._no_features, refuse)
@@ -155,7 +161,7 @@ class ImporterByType(Importer):
             if plain == "edge_attr":
                 given[name] = ByType(self._attributes(column), self._no_attributes, refuse)
             else:
-                of_all = {relation: column(plain, number) for number, relation in enumerate(relations)}
+                of_all = {relations[number]: column(plain, number) for number in self._order}
                 given[name] = ByType(of_all, self._no_relation, refuse)
         return given
 
