@@ -13,6 +13,7 @@ from lotan.batches.sampler import Sample
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
+from lotan.engines.local.rows_of_types import RowsOfTypes
 from lotan.graph import Graph, GraphArrays
 from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory
@@ -32,6 +33,7 @@ class BatchLoader:
 
     def __init__(self, graph: Graph, plan: Plan, chunk_rows: int | None = None) -> None:
         self._arrays, self._plan, self._chunk_rows = graph.arrays(), plan, chunk_rows
+        self._of_types = RowsOfTypes(graph)
         memory = Memory()
         self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
         static = {name: column for name, column in _static(graph, plan).items() if not follows_from_sample(name)}
@@ -47,7 +49,7 @@ class BatchLoader:
         static["split"] = only_targets(len(sample.rows), counts[0])
         keys = torch.from_numpy(self._arrays.keys).index_select(0, rows)
         sparse = {name: whole.chosen(rows) for name, whole in self._sparse.items()}
-        given = FromGraph(counts, rows, keys, static, self._programs, sparse)
+        given = FromGraph(counts, rows, keys, static, self._programs, sparse, self._of_types)
         return load_batch(self._sampled(sample), self._plan, self._chunk_rows, given)
 
     def _read_as_sparse(self) -> set[str]:

@@ -23,6 +23,7 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
+from lotan.engines.local.rows_of_types import RowsOfTypes
 from lotan.engines.local.sums import write_sums
 from lotan.engines.local.totals import Spread, reduced, sum_of_rows, total
 from lotan.engines.local.traits import TRAITS
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lotan.graph import Graph
-    from lotan.graph.given_types import GivenTypes
 
 Result = TypeVar("Result")
 
@@ -90,8 +90,6 @@ class LocalEngine(Engine):
         self._columns = Columns(self._mapped)
         self._graph: LoadedGraph | None = None
         self._kept, self._spare = KeptColumns(), spare  # the kept columns are the graph's
-        self._types: GivenTypes | None = None
-        self._of_type: dict[int, Tensor] = {}  # the vertices of a type as rows, by its number
         self._pass: LocalPass | None = None
         self._one_by_one = on_disk  # a lazy sum keeps its whole input in memory until its reader ends
         self.scoring: Callable[[Tensor], Tensor] | None = None  # from the output rows to their gradient, for link tasks
@@ -111,8 +109,9 @@ class LocalEngine(Engine):
     def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Load the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
-        self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows, mapped=self._mapped), graph.kept
-        self._types, self._of_type = graph.given_types, {}
+        mapped, of_types = self._mapped, RowsOfTypes(graph)
+        self._graph = LoadedGraph(arrays, plan, self._chunk_rows, mapped=mapped, of_types=of_types)
+        self._kept = graph.kept
         self._settled(None)
         self._crew.sharing = sharing_threads(len(self._graph.chunks), self._crew.threads) > 1
 
@@ -261,22 +260,12 @@ class LocalEngine(Engine):
         loaded, rows = self._loaded, self._running.parameters[step.parameter]
         count = loaded.rows(step.output)
         if step.of_type is not None:
-            out, places = self._columns.new(count, step.output.shape).zero_(), self._places(step.of_type.number)
-            here = places < count
-            return self._settled(out.index_copy_(0, places[here], rows[here]))
+            at, of = loaded.rows_of_type(step.of_type.number, count)
+            return self._settled(self._columns.new(count, step.output.shape).zero_().index_copy_(0, at, rows[of]))
         if loaded.rows_of_graph is None:
             return rows[:count]
         out = self._columns.new(count, step.output.shape)
         return self._settled(torch.index_select(rows, 0, loaded.rows_of_graph[:count], out=out))
-
-    def _places(self, number: int) -> Tensor:
-        """Return the vertices of a type, in the order of their ids, as rows of this engine's columns. They are found once."""
-        loaded, order = self._loaded, self._loaded.order
-        if number not in self._of_type:
-            assert self._types is not None, "the graph has several types of vertices"
-            places, _ = self._types.rows_of_type(number, loaded.ids)
-            self._of_type[number] = torch.from_numpy(places if order is None else order.places[places])
-        return self._of_type[number]
 
     def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Handle) -> None:
         """Hand in the gradient in the order of the parameter: a sparse tensor of the sample's rows, or all rows."""
@@ -284,11 +273,9 @@ class LocalEngine(Engine):
         parameter = self._running.parameters[step.parameter]
         values, places = given.reshape(len(given), *parameter.shape[1:]), loaded.rows_of_graph
         if step.of_type is not None:
-            places = self._places(step.of_type.number)
-            here = places < len(values)
-            found = torch.zeros_like(parameter)
-            found[here] = values[places[here]]
-        elif loaded.sampled and places is not None:
+            at, places = loaded.rows_of_type(step.of_type.number, len(values))
+            values = values[at]
+        if loaded.sampled and places is not None:
             places, order = places[: len(values)].sort()
             found = torch.sparse_coo_tensor(
                 places[None], values[order], parameter.shape, is_coalesced=True, check_invariants=False

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
+from lotan.engines.local.rows_of_types import RowsOfTypes
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
 from lotan.memory.mapped import MappedMemory
@@ -75,6 +76,7 @@ class FromGraph:
     static: Mapping[str, Tensor]  # static columns by name; others follow from the sampled edges
     programs: Mapping[str, Program]  # the programs of the plan, which all samples share
     sparse: Mapping[str, SparseRows]  # static columns that stages read as sparse rows alone
+    of_types: RowsOfTypes | None = None  # the rows of vertices among those of their type
 
 
 class LoadedGraph:
@@ -86,6 +88,7 @@ class LoadedGraph:
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the graph.
         given: For a sampled graph, whose vertices are in the order of their levels, its other parts; None: a whole graph.
         mapped: The files for features in the order of levels; None: they are in memory.
+        of_types: The rows of vertices among those of their type, for learned rows of types; None: a sample brings them.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class LoadedGraph:
         chunk_rows: int | None = None,
         given: FromGraph | None = None,
         mapped: MappedMemory | None = None,
+        of_types: RowsOfTypes | None = None,
     ) -> None:
         self.order = order_by_level(arrays, plan.levels, plan.targets) if given is None else None
         features = None if self.order is None or mapped is None else mapped.new(arrays.features.size)
@@ -110,7 +114,9 @@ class LoadedGraph:
         # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
         self.rows_of_graph = None if self.order is None else torch.from_numpy(self.order.rows)
         if given is not None:
-            self.rows_of_graph = given.rows
+            self.rows_of_graph, of_types = given.rows, given.of_types
+        self._of_types = of_types
+        self._places: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         ends = placed.src, placed.dst, placed.weight
         self.sets = EdgeSets(Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph), counts)
         self.source_gradients = plan.source_gradients
@@ -141,6 +147,22 @@ class LoadedGraph:
         if column.edges is not None:
             return self.sets.within(column.edges, column.within).block.edges
         return self.chunks_within(column.within).rows
+
+    def rows_of_type(self, number: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return where vertices of a type are among the first rows, and their rows among those of the type. int64 [found] each.
+
+        Args:
+            number: The number of the type.
+            count: The number of first rows.
+        """
+        if (number, count) not in self._places:
+            if self._of_types is None:
+                raise EngineError("the plan reads learned rows of a type of vertices, and the graph brings none")
+            whole = self._of_types[number]
+            rows = whole[:count] if self.rows_of_graph is None else whole[self.rows_of_graph[:count]]
+            at = (rows >= 0).nonzero().view(-1)
+            self._places[number, count] = at, rows[at]
+        return self._places[number, count]
 
     def product(self, step: PropagateStep) -> Product:
         """Return the matrix of a propagate, in chunks. It is made at its first use."""
