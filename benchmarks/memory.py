@@ -1,7 +1,8 @@
 """Memory: a run whose working set is four times its limit, and how estimates compare with what runs take.
 
     python benchmarks/memory.py             all; writes benchmarks/results/memory.md
-    python benchmarks/memory.py estimates   or "limit", or "least": one
+    python benchmarks/memory.py estimates   or "limit", "least" or "low": one
+    python benchmarks/memory.py low --vertices 300000 1000000 --hubs    within the least limits, at these sizes
     python benchmarks/memory.py estimates --engines local rows    of some engines
 
 Each run is a process of its own on `local[2]` with two workers, its graph read from Parquet. Bytes are those of a run's report:
@@ -11,7 +12,9 @@ lies between forward and backward; the same run with all the memory it can use, 
 weights are compared bit by bit. "estimates": each stock model, 128-256-256-40, on graphs of 3 thousand to 3 million edges, some
 with few vertices in training, within a memory limit, or with workers that may keep next to nothing; the table is written anew
 after each run. "least": GCN 128-256-256-40 on local, whose columns lie in files under the least limit that is accepted, and
-without a limit.
+without a limit. "low": the same on blocks, whose sums then read partitions in turn, beside the same run without a limit if that
+takes no more than `--room`; processor seconds are those of all processes together, and what a loaded machine leaves comparable.
+With `--hubs`, a third of the edges of a graph end in ten vertices.
 """
 
 from __future__ import annotations
@@ -21,10 +24,13 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +63,8 @@ OTHERS: tuple[dict[str, Any], ...] = (
 )
 """Beside each model in each size, on local and on blocks. `trained`: the share of vertices that are trained on, else 54 %."""
 NEAR = 0.2  # of what is measured, that an estimate may be off
+HUBS = 10
+LEAST = "least"  # in place of a memory limit: the least one that is accepted
 WIDE, LAYERS = 2048, 6
 AMPLE_HEAP, AMPLE = "6g", "32g"  # of Spark's JVM, and of a worker between forward and backward, where there is no limit
 
@@ -88,6 +96,60 @@ def with_few(place: Path, few: Path, training: int) -> Path:
     return few
 
 
+def with_hubs(place: Path) -> Path:
+    """The graph with a third of its edges at the first vertices, written in parts."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    skewed = place.with_name(f"{place.name}-hubs")
+    if skewed.exists():
+        return skewed
+    skewed.mkdir()
+    (skewed / "vertices.parquet").hardlink_to(place / "vertices.parquet")
+    given = parquet.ParquetFile(place / "edges.parquet")
+    with parquet.ParquetWriter(skewed / "edges.parquet", given.schema_arrow) as out:
+        for part in given.iter_batches():
+            ends = part.column("dst").to_numpy().copy()
+            ends[::3] = part.column("src").to_numpy()[::3] % HUBS
+            out.write_batch(part.set_column(part.schema.get_field_index("dst"), "dst", pa.array(ends)))
+    return skewed
+
+
+class Processors:
+    """Samples the processor seconds of this process and all below it, until it is closed."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[float, dict[int, float]]] = []
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        me = psutil.Process()
+        while not self._closed.wait(0.5):
+            found = {}
+            for process in (me, *me.children(recursive=True)):
+                try:
+                    times = process.cpu_times()
+                except psutil.NoSuchProcess:
+                    continue
+                found[process.pid] = times.user + times.system
+            self._samples.append((time.monotonic(), found))
+
+    def close(self) -> None:
+        """Stop sampling."""
+        self._closed.set()
+        self._thread.join()
+
+    def last(self, seconds: float) -> float:
+        """Those of the last so many seconds in which there were several processes."""
+        running = [sample for sample in self._samples if len(sample[1]) > 1]
+        end = running[-1][0]
+        before = min(running, key=lambda sample: abs(sample[0] - (end - seconds)))[1]
+        most = {pid: max(found.get(pid, 0.0) for _, found in running) for pid in {p for _, f in running for p in f}}
+        return sum(most.values()) - sum(before.values())
+
+
 def measured(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     """One run in a process of its own."""
     environment = dict(os.environ) | {"TMPDIR": str(folder)}
@@ -110,20 +172,50 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
     read = lotan.Graph.read(case["graph"])
     options = {name: case[name] for name in ("engine", "memory_limit", "worker_memory") if name in case}
     if case["engine"] != "local":
-        options |= {"master": "local[2]", "workers": 2, "partitions": PARTITIONS}
-    if options.get("memory_limit") == "least":
-        free = lotan.Trainer(model, read, engine=case["engine"], epochs=case["epochs"])
-        options["memory_limit"] = free.job.needs(free.config).least
-    run = lotan.Trainer(model, read, epochs=case["epochs"], **options).fit()
+        options |= {"master": "local[2]", "workers": 2}
+        options["partitions"] = case.get("partitions", PARTITIONS)
+    if options.get("memory_limit") == LEAST:
+        options["memory_limit"] = least_limit(model, read, options)
+    trainer = lotan.Trainer(model, read, epochs=case["epochs"], **options)
+    needs, estimated = trainer.job.needs(trainer.config), trainer.job.epoch(trainer.config).seconds
+    processors, started = Processors(), time.monotonic()
+    run = trainer.fit()
+    processors.close()
     weights = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in run.model.weights.values()))
+    epochs = [entry["train_seconds"] + entry["eval_seconds"] for entry in run.history]
     return {
-        "epochs": [entry["train_seconds"] + entry["eval_seconds"] for entry in run.history],
+        "epochs": epochs,
+        "train": run.history[-1]["train_seconds"],
+        "before": time.monotonic() - started - sum(epochs),
+        "processors": processors.last(sum(epochs)) / len(epochs),
+        "seconds": estimated,
+        "partitions": needs.partitions or options.get("partitions"),
+        "in_turn": needs.in_turn,
         "peak": run.report["peak_memory_bytes"],
         "estimated": run.report["plan"]["estimated_peak_bytes"],
         "weights": weights.hexdigest(),
         "loss": run.history[-1]["loss"],
         "limit": options.get("memory_limit"),
+        "free": needs.peak,
     }
+
+
+def least_limit(model: Any, read: Any, options: dict[str, Any]) -> int:
+    """The least limit that is accepted, as the refusal of a lower one names it."""
+    import lotan
+
+    usual = {name: value for name, value in options.items() if name not in ("memory_limit", "partitions")}
+    if usual["engine"] == "local":
+        free = lotan.Trainer(model, read, epochs=1, **usual)
+        return free.job.needs(free.config).least
+    try:
+        lotan.Trainer(model, read, epochs=1, memory_limit="1g", **usual).explain()
+    except lotan.errors.ConfigurationError as refused:
+        found = re.search(rf"engine '{usual['engine']}' needs at least (\d+)m", str(refused))
+        if found is None:
+            raise
+        return int(found[1]) * MIB
+    return 1 << 30
 
 
 def wide_model() -> Any:
@@ -188,6 +280,51 @@ def least_table(folder: Path, epochs: int) -> list[str]:
     return ["## The least limit on local", "", "GCN 128-256-256-40, epochs with evaluation.", "", *lines, ""]
 
 
+def low_table(folder: Path, options: argparse.Namespace) -> Iterator[list[str]]:
+    """After each run, of those so far."""
+    lines = [
+        "| vertices | limit, MiB | partitions | in turn | peak, MiB | peak / limit | estimated s | training s | epoch s "
+        "| processor s an epoch | before the first, s | weights |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    places = [(f"{count:,}", graph(folder, count, 10 * count), options.limit) for count in options.vertices]
+    if options.hubs:
+        places.append((f"{places[0][0]}, hubs", with_hubs(places[0][1]), options.limit))
+    for name, place, limit in places:
+        case = {"graph": str(place), "model": "gcn", "engine": "blocks", "epochs": options.epochs, "partitions": None}
+        found = measured(case | {"memory_limit": limit}, folder)
+        lines.append(_low_row(name, found, "-"))
+        yield lines
+        if found["free"] > options.room << 20:
+            continue
+        free = measured(case | {"partitions": found["partitions"]}, folder)
+        same = "the same bits" if free["weights"] == found["weights"] else "DIFFERENT BITS"
+        lines[-1] = _low_row(name, found, same)
+        lines.append(
+            _low_row(name, free, f"{found['processors'] / free['processors']:.1f} times the processor seconds")
+        )
+        yield lines
+
+
+def _low_row(name: str, found: dict[str, Any], weights: str) -> str:
+    peak, limit = sum(found["peak"].values()), found["limit"]
+    shown = [
+        name,
+        "-" if limit is None else f"{limit / MIB:,.0f}",
+        str(found["partitions"]),
+        "yes" if found["in_turn"] else "no",
+        f"{peak / MIB:,.0f}",
+        "-" if limit is None else f"{peak / limit:.2f}",
+        f"{found['seconds']:.1f}",
+        f"{found['train']:.1f}",
+        ", ".join(f"{epoch:.1f}" for epoch in found["epochs"]),
+        f"{found['processors']:.0f}",
+        f"{found['before']:.0f}",
+        weights,
+    ]
+    return f"| {' | '.join(shown)} |"
+
+
 def _row(name: str, limit: int | None, found: dict[str, Any]) -> str:
     peak = found["peak"]
     sizes = [sum(peak.values()), peak["driver"], peak["jvm"], peak["workers"]]
@@ -247,10 +384,16 @@ def _given(case: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", nargs="*", metavar="limit|least|estimates", help="default: all")
+    parser.add_argument("what", nargs="*", metavar="limit|least|low|estimates", help="default: all")
     parser.add_argument("--epochs", type=int, default=2, help="of the run within a limit (default: 2)")
     parser.add_argument(
         "--folder", type=Path, help="on a local disk, for graphs and what goes to the disk (default: $TMPDIR)"
+    )
+    parser.add_argument("--vertices", type=int, nargs="+", default=[HUGE], help=f"of low limits (default: {HUGE})")
+    parser.add_argument("--hubs", action="store_true", help="with low limits, the first graph with hubs as well")
+    parser.add_argument("--limit", default=LEAST, help="in place of the least one, as --memory-limit takes it")
+    parser.add_argument(
+        "--room", type=int, default=8 << 10, help="MiB that a run without a limit may take (default: 8192)"
     )
     every = ["local", "blocks", "rows"]
     parser.add_argument("--engines", nargs="+", choices=every, default=every, help="of estimates (default: all)")
@@ -260,13 +403,19 @@ def main() -> None:
     if options.case is not None:
         print(json.dumps(run_case(options.case)))
         return
-    what = options.what or ["limit", "least", "estimates"]
+    what = options.what or ["limit", "least", "low", "estimates"]
     command = shlex.join(["python", "benchmarks/memory.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="lotan-benchmark-") as folder:
         lines = ["# Memory", "", f"`{command}` on {machine()}.", ""]
         lines += limit_table(Path(folder), options.epochs) if "limit" in what else []
         lines += least_table(Path(folder), options.epochs) if "least" in what else []
         options.out.write_text("\n".join(lines))
+        of_low: list[str] = []
+        for table in low_table(Path(folder), options) if "low" in what else ():
+            of_low = ["## A low limit on blocks", "", "GCN 128-256-256-40, epochs with evaluation.", "", *table, ""]
+            options.out.write_text("\n".join([*lines, *of_low]))
+            print(table[-1], file=sys.stderr, flush=True)
+        lines += of_low
         for table in estimate_tables(Path(folder), options.engines) if "estimates" in what else ():
             options.out.write_text("\n".join([*lines, *table]))
             print(table[-2], file=sys.stderr, flush=True)

@@ -41,8 +41,12 @@ KEY_BYTES = 8  # bytes of a vertex's row key
 # copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
 LEARNED_COPIES = 5
 SPARSE_BYTES = 16  # bytes of a non-zero feature: the number with its place, by row and by column
-BLOCKS_IN_TURN = 3  # blocks of a task whose sums read other partitions one at a time: two, and one that is computed
-PARTS_IN_TURN = 3  # partitions of a column that such a task holds: its own, another one, and the sums
+BLOCKS_IN_TURN = (
+    3  # blocks of a task whose sums read other partitions one at a time: its own, its edges both ways again
+)
+PARTS_IN_TURN = (
+    3  # partitions of a column that such a task holds: rows of one, the sums, and rows to be put into a file
+)
 ROWS_HEAP = 320 * MIB  # Spark's own heap on rows, with generated operators and their garbage
 ROW_COPIES = 3  # copies of columns in that heap: held, and passed on by operators; fitted to one graph
 GAPS = 1.2  # measured peak on local, divided by `local_bytes`; the cause was not found

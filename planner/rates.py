@@ -26,6 +26,7 @@ class Rates:
     extreme_numbers: float = 0.0  # seconds a number
     collected_numbers: float = 0.0  # seconds a number
     shuffled_bytes: float = 0.0  # seconds a byte
+    filed_bytes: float = 0.0  # seconds a byte
     piped_bytes: float = 0.0  # seconds a byte
     multiply_adds: float = 0.0  # seconds a multiplication with its addition
     product_numbers: float = 0.0  # seconds a number
@@ -49,6 +50,7 @@ LOCAL = Rates(
     extreme_numbers=2.5e-09,
     collected_numbers=1.7e-09,
     shuffled_bytes=2e-09,
+    filed_bytes=5e-10,
     piped_bytes=1.1e-11,
     multiply_adds=2.2e-11,
     product_numbers=7.1e-10,
@@ -71,6 +73,7 @@ BLOCKS = Rates(
     extreme_numbers=2.5e-09,
     collected_numbers=1e-09,
     shuffled_bytes=2e-09,
+    filed_bytes=5e-10,
     piped_bytes=7.7e-10,
     multiply_adds=3.5e-11,
     product_numbers=4.1e-10,
@@ -93,6 +96,7 @@ ROWS = Rates(
     extreme_numbers=2.5e-09,
     collected_numbers=8e-08,
     shuffled_bytes=2e-09,
+    filed_bytes=5e-10,
     piped_bytes=2.3e-08,
     multiply_adds=2e-11,
     product_numbers=3e-10,
@@ -110,9 +114,9 @@ They were fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC)
 while the machine did other work as well. All were measured before the stages of GAT became kernels, and later quiet
 runs take less time there.
 
-The cases do not cover some work: extremes, shuffles, edge columns on `rows`, and most of a worker's arithmetic on
-`rows`. Rates for that work are guesses. The one for extremes follows the processor time of GraphSAGE with "max" on
-`local`, on 5,000 to 100,000 vertices.
+The cases do not cover some work: extremes, shuffles, columns in files on `blocks`, edge columns on `rows`, and most of
+a worker's arithmetic on `rows`. Rates for that work are guesses. The one for extremes follows the processor time of
+GraphSAGE with "max" on `local`, on 5,000 to 100,000 vertices.
 
 The rate of autograd is a compromise for plans that collect. They take 9e-10 while values on edges fit into caches, and
 2e-9 beyond, as GAT without `push_down_edges` does on 100,000 vertices. On `blocks` it rests on six such cases, on
@@ -132,6 +136,7 @@ _GUESS = Rates(
     extreme_numbers=2.5e-9,
     collected_numbers=1e-9,
     shuffled_bytes=2e-9,
+    filed_bytes=5e-10,
     piped_bytes=1e-11,
     multiply_adds=2e-11,
     product_numbers=3e-10,

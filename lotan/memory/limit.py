@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,9 +17,8 @@ from lotan.hosts.session import SessionSettings
 from lotan.memory.free import free_memory
 from lotan.settings.byte_sizes import byte_count
 from messenger.settings import Settings
-from planner.choices.choose_physical import Candidate, choose_physical
 from planner.explain import size
-from planner.footprint import Footprint, footprint
+from planner.footprint import Footprint, footprint, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan
 from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
@@ -35,7 +35,6 @@ FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
 MORE_PARTITIONS = (2, 4, 8, 16, 24, 32, 64, 128)
 """Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
-MOST_TIMES = 1 + max(MORE_PARTITIONS)  # so many times slower counts a sum that reads partitions one at a time
 
 
 @dataclass(frozen=True)
@@ -72,16 +71,16 @@ class MemoryLimit:
         usual = footprint(traits, plan, statistics, layout)
         if self.bytes is None or not traits.more_partitions_fit or usual.least <= self.bytes:
             return usual
-        candidates = [Candidate(usual, cost=1.0, fits=False)]
+        tried = [usual]
         counts = [partitions] if partitions is not None else [times * layout.crew.tasks for times in MORE_PARTITIONS]
-        for in_turn in (False, True) if self.one_jvm else (False,):
-            for count in counts:  # more partitions run in as many more waves of tasks
-                found = footprint(traits, plan, statistics, replace(layout, partitions=count, in_turn=in_turn))
-                found = replace(found, partitions=None if partitions is not None else count)
-                cost = count * (MOST_TIMES if in_turn else 1)
-                candidates.append(Candidate(found, cost, found.least <= self.bytes))
-        chosen = choose_physical(candidates)
-        return chosen.what if chosen.fits else min((one.what for one in candidates), key=lambda one: one.least)
+        ways = (False, True) if self.one_jvm and reads_in_turn(plan) else (False,)
+        for in_turn, count in product(ways, counts):  # more partitions run in as many more waves of tasks
+            found = footprint(traits, plan, statistics, replace(layout, partitions=count, in_turn=in_turn))
+            found = replace(found, partitions=None if partitions is not None else count)
+            if found.least <= self.bytes:
+                return found
+            tried.append(found)
+        return min(tried, key=lambda one: one.least)
 
     def layout(self, traits: EngineTraits, partitions: int | None) -> Layout:
         """Return how an engine would divide a job between processes and partitions."""
@@ -103,7 +102,7 @@ class MemoryLimit:
             files = f"; {size(needs.on_disk)} of columns and saved values lie in files"
             beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
-        more += ", read one at a time, which takes several times the estimated seconds" if needs.in_turn else ""
+        more += ", of which sums over edges read one at a time" if needs.in_turn else ""
         return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:

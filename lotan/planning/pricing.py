@@ -35,7 +35,6 @@ def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: st
 
 
 def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:
-    """Return the pricing with the number of partitions that the memory limit requires, if there is one."""
-    if needs.partitions is None:
-        return pricing
-    return replace(pricing, layout=replace(pricing.layout, partitions=needs.partitions))
+    """Return the pricing of the spread over partitions that the memory limit requires."""
+    partitions = needs.partitions or pricing.layout.partitions
+    return replace(pricing, layout=replace(pricing.layout, partitions=partitions, in_turn=needs.in_turn))

@@ -67,11 +67,20 @@ class PropagateStep(InputStep):
         return replace(self, edges=reversed_set(self.edges), reverse=not self.reverse)
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
-        """Return one sum for each edge and number. Numbers that come from memory, and not from a cache, are also "far"."""
+        """Return one sum for each edge and number. Numbers that come from memory, and not from a cache, are also "far".
+
+        Where partitions are read in turn, the input is put into files, and every partition reads its own rows and those
+        from which it has an edge.
+        """
         edges = statistics.edge_count(self.edges, self.within)
         numbers = edges * self.output.width
         far = numbers * _far(statistics.sources_within(self.within) * row_bytes(self.output))
-        return Work(edges=edges, summed_numbers=numbers, far_numbers=far)
+        read = 0.0
+        if layout.in_turn:
+            others = statistics.degrees().replication(layout.partitions) * (1 - 1 / layout.partitions)
+            written_and_read = 2 + others  # by its own partition, and by others
+            read = written_and_read * statistics.sources_within(self.within) * row_bytes(self.output)
+        return Work(edges=edges, summed_numbers=numbers, far_numbers=far, filed_bytes=read)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
         """Return the bytes of one row for each other partition that has an edge from the source.

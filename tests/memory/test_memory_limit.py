@@ -21,7 +21,9 @@ from lotan.hosts.spark_session import Heap
 from lotan.memory import limit as memory_limit
 from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
 from lotan.planning.identity import identity
+from lotan.planning.pricing import spread_over
 from lotan.settings.byte_sizes import byte_count
+from planner.cost import Pricing
 from planner.footprint import Footprint, footprint, in_hand, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan
@@ -111,6 +113,7 @@ def test_blocks_are_as_many_as_the_limit_wants_them_to_be():
     assert least.in_turn
     assert least.least < more[-1] / 4
     assert needs(least.least) == least
+    assert spread_over(Pricing(ENGINES["blocks"]), least).layout.in_turn  # the estimated seconds count what is read
     assert needs(more[-1], partitions=64).in_turn is False
     assert needs(more[-1] - 2 * GIB, partitions=64).in_turn
 

@@ -23,6 +23,7 @@ RATES = Rates(
     extreme_numbers=2.5e-09,
     collected_numbers=1.7e-09,
     shuffled_bytes=2e-09,
+    filed_bytes=5e-10,
     piped_bytes=1.1e-11,
     multiply_adds=2.2e-11,
     product_numbers=7.1e-10,

@@ -70,6 +70,7 @@ class _Pass:
         default_factory=dict
     )  # pipes by the number of the persisted RDD that they read, see Reading.readers
     ends: dict[int, Any] = field(default_factory=dict)  # RDDs that no step has read yet, by identity
+    files: dict[int, Any] = field(default_factory=dict)  # RDDs of columns' files, by the number of the column's RDD
 
 
 class BlocksEngine(Engine):
@@ -233,14 +234,27 @@ class BlocksEngine(Engine):
         """Sum a column along edges."""
         weighted = step.weighted and self._graph.weighted
         levels = numbered(step.within), numbered(step.output.within)
-        given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, *levels
-        rows = self._facade.propagate(*given, self.settings.shuffled, self.settings.in_turn)
+        blocks, read, along = self._graph.blocks, self._read(column), (step.edges, weighted, step.reverse, *levels)
+        in_turn = self.settings.in_turn and self._in_one_heap
+        if in_turn:
+            rows = self._facade.propagateInTurn(blocks, read, self._files(column), *along)
+        else:
+            rows = self._facade.propagate(blocks, read, *along, self.settings.shuffled)
         if self._in_one_heap and step.output.name in self._now.reading.as_read:
-            sums = rows if self.settings.in_turn else self._facade.sums(*given)
+            sums = rows if in_turn else self._facade.sums(blocks, read, *along)
             self._now.ends[id(sums)] = sums
             return Column(rows, step.output.width, made=sums, sums=sums)
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
+
+    def _files(self, column: Column) -> Any:
+        """Return the files of a column, which all sums of the pass read in turn."""
+        number = column.rows.id()
+        files = self._now.files.get(number)
+        if files is None:
+            files = self._now.files[number] = self._facade.files(column.rows)
+            self._hold(files)
+        return files
 
     @named
     def total(self, step: TotalStep, columns: Mapping[str, Column]) -> Column:

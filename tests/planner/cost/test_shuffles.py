@@ -56,6 +56,17 @@ def test_a_sum_moves_a_row_for_each_source_in_another_partition():
         assert found == pytest.approx(100 * OTHERS * width * 4)
 
 
+def test_a_sum_in_turn_writes_a_column_and_reads_its_own_rows_and_those_of_others():
+    plan = planned(gcn(), gcn(training=False), Options(disabled=IN_PLACE)).plan
+    alone = replace(LAYOUT, shuffled=False)
+    costs = [epoch_seconds(plan, ALIKE, Pricing(BLOCKS, replace(alone, in_turn=turn))) for turn in (False, True)]
+    assert not any(work.filed_bytes for work in costs[0].works)
+    for step, work in zip(plan.train, costs[1].works, strict=True):
+        width = step.output.width if isinstance(step, PropagateStep) else 0
+        assert work.filed_bytes == pytest.approx((1 + 1 + OTHERS) * 100 * width * 4)
+    assert costs[1].seconds > costs[0].seconds
+
+
 def test_one_partition_sends_nothing():
     plan = planned(gcn()).plan
     assert sum(sent(plan.train, plan, layout=replace(LAYOUT, partitions=1))) == 0

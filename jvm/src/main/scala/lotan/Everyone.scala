@@ -9,8 +9,8 @@ import org.apache.spark.rdd.RDD
   *
   * `parent` must be persisted or as cheap to compute. Where it is not computed yet, each task computes its own partition first,
   * and then finds those of the others: Spark lets a task that asks for a block wait while another task computes it. A partition
-  * that no task has begun is computed by whoever asks first, so tasks beyond the number of cores do not lock each other out. What
-  * Spark had to put on the disk is in the heap once at a time, however many tasks read it (see `OneElement`).
+  * that no task has begun is computed by whoever asks first, so tasks beyond the number of cores do not lock each other out.
+  * Tasks that run together begin with different ones, so that one seldom waits for what another one computes. What Spark had to put on the disk is in the heap once at a time, however many tasks read it (see `OneElement`).
   */
 final private class Everyone[T: ClassTag](parent: RDD[T])
     extends RDD[Array[T]](
@@ -19,6 +19,7 @@ final private class Everyone[T: ClassTag](parent: RDD[T])
         override def getParents(partition: Int): Seq[Int] = parent.partitions.indices
       })
     ) {
+  private val strides = math.max(1, parent.sparkContext.defaultParallelism)
 
   override protected def getPartitions: Array[Partition] =
     Array.tabulate[Partition](parent.getNumPartitions)(EveryonePartition(_, parent.partitions))
@@ -26,12 +27,17 @@ final private class Everyone[T: ClassTag](parent: RDD[T])
   override def compute(split: Partition, context: TaskContext): Iterator[Array[T]] = {
     val parents = split.asInstanceOf[EveryonePartition].parents
     val found = new Array[T](parents.length)
-    for (step <- parents.indices) {
-      val from = (split.index + step) % parents.length
+    for (from <- Everyone.order(split.index, parents.length, strides))
       found(from) = OneElement.of(firstParent[T], parents(from), context)
-    }
     Iterator.single(found)
   }
 }
 
 final private case class EveryonePartition(index: Int, parents: Array[Partition]) extends Partition
+
+private object Everyone {
+
+  /** All partitions, from `first` on, in strides: tasks that run together go through different ones. */
+  def order(first: Int, count: Int, strides: Int): Seq[Int] =
+    for (offset <- 0 until math.min(strides, count); step <- offset until count by strides) yield (first + step) % count
+}

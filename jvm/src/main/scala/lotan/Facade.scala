@@ -58,8 +58,6 @@ object Facade {
     *   level, as `made`; -1: all vertices
     * @param shuffled
     *   by a shuffle even where all partitions are in one JVM; the result is the same
-    * @param inTurn
-    *   in one JVM, with one other partition in hand at a time, for columns that lie on the disk; the result is the same
     */
   def propagate(
       graph: LoadedGraph,
@@ -69,13 +67,29 @@ object Facade {
       reverse: Boolean,
       within: Int,
       made: Int,
-      shuffled: Boolean,
-      inTurn: Boolean
+      shuffled: Boolean
   ): RDD[Rows] = {
     val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
-    val (blocks, hubs, inOneHeap) =
-      (graph.along(step.edges), spread(graph, step.edges, within), shared(graph, shuffled))
-    if (inTurn && inOneHeap) step.inTurn(blocks, column, hubs) else step(blocks, column, inOneHeap, hubs)
+    step(graph.along(step.edges), column, shared(graph, shuffled), spread(graph, step.edges, within))
+  }
+
+  /** Puts a column into files, for `propagateInTurn`. The result is lazy. The caller persists both, and releases the result. */
+  def files(column: RDD[Rows]): RDD[ColumnFile] = ColumnFile.of(column)
+
+  /** Does `propagate` in one JVM with few rows in hand at a time (`InTurn`). The result is the same. */
+  def propagateInTurn(
+      graph: LoadedGraph,
+      column: RDD[Rows],
+      files: RDD[ColumnFile],
+      edges: String,
+      weighted: Boolean,
+      reverse: Boolean,
+      within: Int,
+      made: Int
+  ): RDD[Rows] = {
+    val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
+    val inTurn = InTurn(step, spread(graph, step.edges, within))
+    inTurn(graph.along(step.edges), graph.edgesOf(inTurn), column, files)
   }
 
   /** Returns true if hubs are spread. They are not in sums over some of the edges, of which hubs may have few. */
@@ -363,8 +377,11 @@ object Facade {
   /** Returns a column as a table of `id` and `values`. */
   def table(graph: LoadedGraph, column: RDD[Rows]): DataFrame = Table(graph.blocks, column)
 
-  /** Unpersists an RDD. */
-  def release(column: RDD[_]): Unit = { val _ = column.unpersist(blocking = false) }
+  /** Unpersists an RDD, and deletes its files. */
+  def release(column: RDD[_]): Unit = {
+    val _ = column.unpersist(blocking = false)
+    ColumnFile.delete(column)
+  }
 
   /** Returns the Router's endpoint for `messenger.Dealers`. The keys are null if the Router uses none. */
   def endpoint(address: String, server: String, public: String, secret: String): Endpoint =

@@ -1,5 +1,6 @@
 package lotan
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.rdd.RDD
@@ -35,8 +36,17 @@ final class LoadedGraph private[lotan] (
         throw new IllegalArgumentException(s"a step reads the edges '${edges.name}', which were not loaded")
       )
 
-  /** Unpersists the blocks and the columns. A second call does nothing. */
-  override def close(): Unit = for (one <- (blocks +: columns.values.toSeq) ++ turned) one.unpersist(blocking = true)
+  private val byOwner = mutable.Map.empty[(EdgeSet, Boolean, Boolean), RDD[EdgesByOwner]]
+
+  /** The edges of a step in turn, cached from their first use until `close`. */
+  private[lotan] def edgesOf(inTurn: InTurn): RDD[EdgesByOwner] = byOwner.synchronized {
+    val key = (inTurn.step.edges, inTurn.step.reverse, inTurn.hubs)
+    byOwner.getOrElseUpdate(key, inTurn.edges(along(inTurn.step.edges)).persist(StorageLevel.MEMORY_AND_DISK))
+  }
+
+  /** Unpersists all that is cached. A second call does nothing. */
+  override def close(): Unit =
+    for (one <- (blocks +: columns.values.toSeq) ++ turned ++ byOwner.values) one.unpersist(blocking = true)
 }
 
 /** Makes blocks of a graph's tables, with one pass over the vertices and one shuffle of the edges. Nothing is collected.

@@ -54,10 +54,6 @@ final case class Propagate(
       if (hubs) HubSums(this).added(blocks, column, sums) else sums
     }
 
-  /** As `apply` in one JVM, with one other partition in hand at a time. */
-  def inTurn(blocks: RDD[Block], column: RDD[Rows], hubs: Boolean = false): RDD[Rows] =
-    SharedHeap(this, hubs).inTurn(blocks, column)
-
   /** As `apply` in one JVM, with each row computed when it is read: for a column that one reader reads once. */
   def asRead(blocks: RDD[Block], column: RDD[Rows], hubs: Boolean = false): RDD[RowReader] =
     SharedHeap(this, hubs).sums(blocks, column)
@@ -127,11 +123,23 @@ object Propagate {
       from: Int,
       until: Int,
       out: Array[Float]
+  ): Unit =
+    start(block.edges(step.edges).loops, block.rows(step.within), step.weighted, rows, from, until, out)
+
+  /** The same, given the weights of self-loops and the number of rows whose loops are summed over. */
+  private[lotan] def start(
+      weightsOfLoops: Option[Array[Float]],
+      looped: Int,
+      weighted: Boolean,
+      rows: Rows,
+      from: Int,
+      until: Int,
+      out: Array[Float]
   ): Unit = {
     val width = rows.width
-    val end = math.max(from, math.min(until, block.rows(step.within))) // of the rows whose loops are summed over
-    block.edges(step.edges).loops match {
-      case Some(_) if !step.weighted =>
+    val end = math.max(from, math.min(until, looped))
+    weightsOfLoops match {
+      case Some(_) if !weighted =>
         if (from < end) rows.read(from, end, out)
         util.Arrays.fill(out, (end - from) * width, (until - from) * width, 0f)
       case loops =>

@@ -38,47 +38,6 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
     sums.read(0, sums.count, out.values)
     out
   }
-
-  /** The sums as rows, for which a task holds its own partition and one other at a time: for columns that lie on the disk. */
-  def inTurn(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] = {
-    val used = rest(blocks)
-    val sums = used.zipPartitions(new InTurn(used), new InTurn(column)) { (ofBlock, ofBlocks, ofRows) =>
-      Iterator.single(addedInTurn(ofBlock.next(), ofBlocks.next(), ofRows.next()))
-    }
-    if (hubs) HubSums(step).added(blocks, column, sums) else sums
-  }
-
-  private def addedInTurn(block: Block, blockOf: Int => Block, rowsOf: Int => Rows): Rows = {
-    val own = rowsOf(block.partition)
-    Propagate.check(block, own, step.read)
-    val out = Rows.zeros(step.sums(block), own.width)
-    Propagate.start(block, step, own, 0, out.count, out.values)
-    val product = new SparseProduct(Array(own.values), Array(0, block.count), own.width)
-    // each is read when it is asked for
-    val others = Iterator.range(0, block.partitions).filter(_ != block.partition).map { other =>
-      val (from, rows) = (blockOf(other), rowsOf(other))
-      Propagate.check(from, rows, step.read)
-      (from, rows)
-    }
-    if (step.reverse) {
-      product.addTo(out.values, step.transpose(block), step.weighted, 0, out.count)
-      for ((from, rows) <- others) new HaloSums(step, block, from, rows, null).addTo(out.values, 0, out.count)
-    } else {
-      val matrix = block.edges(step.edges).forward
-      val next = matrix.indptr.take(out.count)
-      product.addBelow(out.values, matrix, step.weighted, next, block.count)
-      for ((from, rows) <- others) {
-        val (first, last) = (block.haloStart(from.partition), block.haloStart(from.partition + 1))
-        new SparseProduct(
-          Array(null, rows.values), // own rows and those of owners before have been added
-          Array(0, first, last),
-          own.width,
-          Some(Array(null, from.send(block.partition)))
-        ).addBelow(out.values, matrix, step.weighted, next, last)
-      }
-    }
-    out
-  }
 }
 
 /** Sums over in-edges. */

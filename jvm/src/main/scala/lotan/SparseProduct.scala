@@ -36,19 +36,9 @@ final class SparseProduct(
     }
   }
 
-  /** Adds to all rows what the columns below `last` give them, from entry `next` of each row on, and moves `next` on. */
-  def addBelow(out: Array[Float], matrix: Csr, weighted: Boolean, next: Array[Int], last: Int): Unit = {
-    val weights = if (weighted) matrix.weights.orNull else null
-    var row = 0
-    while (row < next.length) {
-      val end = matrix.indptr(row + 1)
-      var until = next(row)
-      while (until < end && matrix.columns(until) < last) until += 1
-      addRow(out, row * width, matrix.columns, weights, next(row), until)
-      next(row) = until
-      row += 1
-    }
-  }
+  /** Adds the rows that the entries `from until until` refer to, to the row of `out` that begins at a place. */
+  def addEntries(out: Array[Float], at: Int, matrix: Csr, weighted: Boolean, from: Int, until: Int): Unit =
+    addRow(out, at, matrix.columns, if (weighted) matrix.weights.orNull else null, from, until)
 
   private def addRow(
       out: Array[Float],

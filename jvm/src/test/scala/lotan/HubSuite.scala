@@ -35,7 +35,8 @@ class HubSuite extends AnyFunSuite with LocalSpark {
         val forms = Seq(false, true).map(step(loaded.blocks, loaded.columns("x"), _, hubs = true))
         assert(RandomGraph.close(graph.read(loaded.blocks, forms.head), expected), step.toString)
         assert(bits(forms.head) == bits(forms.last), step.toString)
-        assert(bits(step.inTurn(loaded.blocks, loaded.columns("x"), hubs = true)) == bits(forms.last), step.toString)
+        val inTurn = InTurnSuite.bits(InTurn(step, hubs = true), loaded.blocks, loaded.columns("x"))
+        assert(inTurn == bits(forms.last), step.toString)
         val whole = step(loaded.blocks, loaded.columns("x"), shared = true) // without the exchange for hubs
         assert(RandomGraph.close(graph.read(loaded.blocks, whole), expected), step.toString)
       }

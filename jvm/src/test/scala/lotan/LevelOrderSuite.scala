@@ -121,6 +121,7 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
           val expected = graph.propagate(x, set, weighted, reverse = false)
           check(read(graph, loaded.blocks, forms.head), expected, within(levels, level), step.toString)
           assert(bits(forms.head) == bits(forms.last), step.toString)
+          assert(InTurnSuite.bits(InTurn(step, hubs = false), loaded.blocks, column) == bits(forms.last), step.toString)
         } finally { val _ = column.unpersist(blocking = true) }
       }
     }
@@ -143,6 +144,7 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
           )
           val pieces = inPieces(step.asRead(loaded.blocks, column))
           assert(pieces == forms.last.collect().map(_.values.toSeq).toSeq, step.toString)
+          assert(InTurnSuite.bits(InTurn(step, hubs = false), loaded.blocks, column) == bits(forms.last), step.toString)
         } finally { val _ = column.unpersist(blocking = true) }
       }
     }

@@ -115,24 +115,6 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
     }
   }
 
-  test("other partitions one at a time give the same bits") {
-    val graph = RandomGraph(7, 60, 300)
-    val x = RandomGraph.column(7, graph.count, 9)
-    withColumn(graph, 5, x) { (blocks, column) =>
-      for (step <- directions) {
-        val whole = step(blocks, column, shared = true).collect()
-        val inTurn = step.inTurn(blocks, column).collect()
-        assert(inTurn.map(_.values.toSeq).toSeq == whole.map(_.values.toSeq).toSeq, step.toString)
-      }
-    }
-  }
-
-  test("tasks that run together begin with different partitions, and each reads all") {
-    val orders = (0 until 7).map(InTurn.order(_, 7, 2))
-    assert(orders.forall(_.sorted == (0 until 7)))
-    assert(orders(0).take(3) == Seq(0, 2, 4) && orders(1).take(3) == Seq(1, 3, 5))
-  }
-
   test("rows computed as they are read are those of the whole column, whichever are read") {
     val graph = RandomGraph(6, 50, 170)
     val x = RandomGraph.column(6, graph.count, 9)
