@@ -42,6 +42,7 @@ class Sampling:
     examples: int  # examples of an epoch: the training vertices that have labels, or the training links
     targets: int | None = None  # the vertices of a batch that are no neighbours alone; None: its examples are vertices
     both: bool = False  # True if out-edges are drawn too, for a model that sums along edges turned round
+    relations: int = 1  # a fanout holds for the in-edges of each relation apart, of which there are so many
     drawing_seconds: float = 0.0  # the estimated seconds of an epoch in which steps wait for draws and transport
 
     @property
@@ -56,7 +57,8 @@ class Sampling:
 
     def __str__(self) -> str:
         of = "" if self.targets is None else f" links (~{self.targets:,} vertices with negatives)"
-        return batches_in_words(self.batch_size, self.fanouts, of)
+        words = batches_in_words(self.batch_size, self.fanouts, of)
+        return words if self.relations == 1 else f"{words} of each relation"
 
 
 def batches_in_words(batch_size: int, fanouts: Sequence[Fanout], of: str = "") -> str:
@@ -110,7 +112,7 @@ def _levels(known: Statistics, sampling: Sampling) -> Iterator[tuple[float, floa
     within = [share * vertices for vertices, _, _ in classes]
     drawn, unmet = 0.0, 1.0 - share
     for fanout in sampling.fanouts:
-        most = float("inf") if fanout == "all" else fanout
+        most = float("inf") if fanout == "all" else fanout * sampling.relations
         new = zip(classes, before, within, strict=True)
         drawn += sum((now - then) * min(most, ends / vertices) for (vertices, _, ends), then, now in new)
         if sampling.both:

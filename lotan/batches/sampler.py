@@ -18,6 +18,9 @@ from lotan.graph.arrays import runs
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
 
+RELATION_KEY = 0x1E3779B97F4A7C15
+"""The difference between the keys by which a vertex draws in-edges of one relation and of the next: an odd number."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -38,6 +41,28 @@ class _Outgoing:
     indptr: Positions  # the first of each vertex, and the number of all [vertices + 1]
 
 
+@dataclass(frozen=True)
+class _Related:
+    """The in-edges of each vertex, relation by relation. Those of one vertex and one relation are a group."""
+
+    edges: Positions  # positions in the graph's edges, by destination and then relation [edges]
+    first: Positions  # the first edge of each group, and the number of all edges [groups + 1]
+    relation: Positions  # [groups]
+    indptr: Positions  # the first group of each vertex, and the number of all groups [vertices + 1]
+
+    @staticmethod
+    def of(arrays: GraphArrays) -> _Related:
+        assert arrays.edge_type is not None, "each edge of a graph of several types is of a relation"
+        edges = np.lexsort((arrays.edge_type, arrays.dst))  # stable: edges of a group stay in the graph's order
+        ends, relation = arrays.dst[edges], arrays.edge_type[edges]
+        new = np.ones(len(edges), dtype=np.bool_)
+        new[1:] = (ends[1:] != ends[:-1]) | (relation[1:] != relation[:-1])
+        first = np.flatnonzero(new)
+        groups = np.bincount(ends[first], minlength=len(arrays.ids)).cumsum()
+        zero = np.zeros(1, dtype=np.int64)
+        return _Related(edges, np.append(first, len(edges)), relation[first], np.concatenate([zero, groups]))
+
+
 class Sampler:
     """Draws batches of one graph. It has memory of its own, so only one thread may use it.
 
@@ -45,9 +70,10 @@ class Sampler:
         arrays: The graph, whose edges are sorted by destination.
         both: True to draw as many out-edges of each vertex as in-edges, for models that sum along edges turned round. A
             batch then has the edges that were drawn from either end.
+        by_relation: True to draw the in-edges of each relation apart, so that a fanout is the most of one relation.
     """
 
-    def __init__(self, arrays: GraphArrays, both: bool = False) -> None:
+    def __init__(self, arrays: GraphArrays, both: bool = False, by_relation: bool = False) -> None:
         vertices = len(arrays.ids)
         self._src, self._keys = arrays.src, arrays.keys
         ends = np.bincount(arrays.dst, minlength=vertices).cumsum()
@@ -58,6 +84,7 @@ class Sampler:
             outgoing = np.argsort(arrays.src, kind="stable")
             counts = np.bincount(arrays.src, minlength=vertices).cumsum()
             self._outgoing = _Outgoing(outgoing, np.concatenate([np.zeros(1, dtype=np.int64), counts]))
+        self._related = _Related.of(arrays) if by_relation else None
         self._places = np.full(vertices, -1, dtype=np.int64)  # the place of each vertex in the batch, or -1
         self._left_out: NDArray[np.bool_] | None = None  # marks edges that are left out, while a level is drawn
 
@@ -153,16 +180,46 @@ class Sampler:
             indptr: The first edge of each vertex in an order of edges, and their number; None: those of in-edges.
             name: The name of the draws.
         """
+        if self._related is not None and indptr is None:
+            return self._drawn_by_relation(self._related, vertices, fanout, of)
         indptr = self._indptr if indptr is None else indptr
         first = indptr[vertices]
-        degrees = indptr[vertices + 1] - first
+        return self._chosen(first, indptr[vertices + 1] - first, fanout, self._keys[vertices], of, name)
+
+    def _drawn_by_relation(
+        self, related: _Related, vertices: Positions, fanout: Fanout, of: Randomness
+    ) -> tuple[Positions, Positions]:
+        """Return the same for a fanout of each relation."""
+        of_vertex = related.indptr[vertices + 1] - related.indptr[vertices]
+        groups = runs(related.indptr[vertices], of_vertex)
+        place = np.repeat(np.arange(len(vertices)), of_vertex)
+        first = related.first[groups]
+        keys = self._keys[vertices[place]] + related.relation[groups] * RELATION_KEY
+        places, taken = self._chosen(first, related.first[groups + 1] - first, fanout, keys, of, DRAWS)
+        degrees = np.zeros(len(vertices), dtype=np.int64)
+        np.add.at(degrees, place, taken)
+        return related.edges[places], degrees
+
+    def _chosen(
+        self, first: Positions, degrees: Positions, fanout: Fanout, keys: Positions, of: Randomness, name: str
+    ) -> tuple[Positions, Positions]:
+        """Return the places of chosen edges of runs of edges, and their number for each run.
+
+        Args:
+            first: The first place of each run. [runs]
+            degrees: The number of its edges. [runs]
+            fanout: The most edges of a run, or "all".
+            keys: The row key of its draws. [runs]
+            of: The seed, the epoch and the batch.
+            name: The name of the draws.
+        """
         if fanout == "all" or fanout > len(self._src):  # no vertex has so many, and numpy has no numbers beyond 64 bits
             return runs(first, degrees), degrees
         taken = np.minimum(degrees, fanout)
         edges = runs(first, taken)
         many = np.flatnonzero(degrees > fanout)
         if len(many):
-            chosen = choose(degrees[many], fanout, self._keys[vertices[many]], of, name)  # [many, fanout]
+            chosen = choose(degrees[many], fanout, keys[many], of, name)  # [many, fanout]
             ends = np.cumsum(taken)[many]
             edges[(ends - fanout)[:, None] + np.arange(fanout)] = first[many][:, None] + chosen
         return edges, taken

@@ -27,16 +27,12 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
 
     Raises:
         ModelError: If the number of hops that the model needs cannot be told.
-        ConfigurationError: If there is not one fanout for each hop, or the graph has several types of vertices.
+        ConfigurationError: If there is not one fanout for each hop, or batches are not drawn so from several types.
     """
     regime = config.regime
     if not isinstance(regime, MiniBatch):
         return None
-    if graph.vertex_types is not None:
-        raise ConfigurationError(
-            "regime MiniBatch draws from a graph of one type of vertices so far, and this graph has "
-            f"{len(graph.vertex_types.names)} types; train on the full batch with regime=lotan.FullBatch()"
-        )
+    types = graph.vertex_types
     needed = hops(train)
     if isinstance(needed, str):
         raise ModelError(
@@ -53,8 +49,29 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             else f"regime MiniBatch got {given}, but the model reads no neighbours; give fanouts=()"
         )
     both = any(call.type.edges is not None and is_reversed(call.type.edges) for call in train.calls)
+    if types is not None:
+        _check_drawn_by_relation(train, both, config)
     examples = graph.labels.labelled[SPLITS.index("train")]
-    return Sampling(regime.batch_size, tuple(regime.fanouts), examples, both=both)
+    relations = 1 if types is None else len(types.relations)
+    return Sampling(regime.batch_size, tuple(regime.fanouts), examples, both=both, relations=relations)
+
+
+def _check_drawn_by_relation(train: Spec, both: bool, config: TrainerConfig) -> None:
+    """Refuse batches that are not drawn from a graph of several types of vertices so far."""
+    if both:
+        reason = "draws in-edges alone there, and the model sums along edges turned round: give the graph that relation"
+    elif train.tracked:
+        reason = (
+            "takes no statistics of types there, and the model has running ones, such as BatchNorm's: use LayerNorm"
+        )
+    elif config.tables is not None:
+        reason = "reads no rows from tables there: leave tables out"
+    else:
+        return
+    raise ConfigurationError(
+        f"regime MiniBatch on a graph of several types of vertices {reason}, or train on the full batch with "
+        "regime=lotan.FullBatch()"
+    )
 
 
 def sampling_notes(sampling: Sampling | None) -> tuple[str, ...]:
@@ -83,7 +100,9 @@ def _check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -
     """Refuse batches that Spark does not draw so far."""
     regime = config.regime
     assert isinstance(regime, MiniBatch)
-    if sampling.both:
+    if job.graph.vertex_types is not None:
+        reason = "draws from one type of vertices, and the graph has several"
+    elif sampling.both:
         reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
     elif job.train.tracked:
         reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"

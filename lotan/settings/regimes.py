@@ -59,7 +59,7 @@ class MiniBatch:
         batch_size: The number of targets of a batch. The last batch of an epoch may have fewer.
         fanouts: For each layer the most in-edges that are drawn for a vertex, or "all" for every in-edge. The first number
             is for the targets, the last for the vertices that are farthest from them. () is for a model that reads no
-            neighbours.
+            neighbours. In a graph of several types of vertices a number holds for the in-edges of each relation.
         seed: The seed of the order of targets and of the draws. It is not the Trainer's seed, which is that of dropout,
             so that models with other seeds share the batches.
         order: "shuffled", for other batches in each epoch, or "fixed until the elbow". The latter keeps the drawn edges of

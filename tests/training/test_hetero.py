@@ -283,8 +283,3 @@ def test_trains_and_predicts_on_spark_tables(spark: Any) -> None:
         lotan.HeteroGraph(vertices, edges, edge_features="what")
     with pytest.raises(lotan.GraphError, match="author:1"):
         lotan.Trainer(made("HeteroConv"), lotan.HeteroGraph(vertices, unknown), engine="blocks", progress=False).fit()
-
-
-def test_mini_batches_of_several_types_are_refused() -> None:
-    with pytest.raises(lotan.ConfigurationError, match="one type of vertices so far, and this graph has 3 types"):
-        assert_trains_as_pyg("RGCN", engine="local", regime=lotan.MiniBatch(2, (2, 2)))
