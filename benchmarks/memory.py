@@ -163,6 +163,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     import lotan
+    from lotan.memory.limit import MemoryLimit
 
     torch.manual_seed(0)
     kind = {"gcn": lotan.nn.GCN, "sage": lotan.nn.GraphSAGE, "gin": lotan.nn.GIN, "gat": lotan.nn.GAT}.get(
@@ -195,7 +196,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
         "estimated": run.report["plan"]["estimated_peak_bytes"],
         "weights": weights.hexdigest(),
         "loss": run.history[-1]["loss"],
-        "limit": options.get("memory_limit"),
+        "limit": MemoryLimit.of(trainer.config).bytes,
         "free": needs.peak,
     }
 

@@ -32,6 +32,8 @@ from planner.turning import reversed_sets
 SPARK_HEAP = 160 * MIB  # Spark's own heap, measured after a garbage collection
 PARTS_LOADED = 3  # copies of a partition's rows while it is built: as they came, in one piece, sorted
 EDGES_LOADED = 64  # bytes of an edge in that time
+PACKED = 32 * MIB  # bytes of a task that sorts rows by partition, see `Packing` in Scala
+SENT = 128 << 10  # bytes of a task for each partition that it writes rows for: buffers of Spark's files, and our own
 FEATURE_COPIES = 2  # copies of the features in this process while they are read
 LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorted, and both directions' matrices
 LOCAL_VERTEX_BYTES = 40
@@ -238,6 +240,7 @@ def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     blocks = topology(plan, statistics, layout.partitions)
     if layout.in_turn and reads_in_turn(plan):
         blocks = int(blocks * min(1.0, BLOCKS_IN_TURN * layout.at_once))
+        passes = [one + _sent(layout) for one in passes]  # the first one sends edges to where they are summed over
     return SPARK_HEAP + blocks + max([loading, *passes])
 
 
@@ -253,7 +256,14 @@ def reads_in_turn(plan: Plan) -> bool:
 def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     rows = sum(row_bytes(column) for column in plan.static_columns) * statistics.vertices
     of_edge = EDGES_LOADED + PARTS_LOADED * 4 * statistics.edge_data.numbers
-    return int(layout.at_once * (PARTS_LOADED * rows + of_edge * statistics.edges))
+    built = int(layout.at_once * (PARTS_LOADED * rows + of_edge * statistics.edges))
+    packed = min(layout.crew.tasks * PACKED, rows)
+    return max(built, packed) + _sent(layout)
+
+
+def _sent(layout: Layout) -> int:
+    """Return the bytes of the buffers of tasks that write rows for every partition."""
+    return layout.crew.tasks * SENT * layout.partitions
 
 
 class _WorkingSet:

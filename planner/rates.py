@@ -73,7 +73,7 @@ BLOCKS = Rates(
     extreme_numbers=2.5e-09,
     collected_numbers=1e-09,
     shuffled_bytes=2e-09,
-    filed_bytes=5e-10,
+    filed_bytes=1e-09,
     piped_bytes=7.7e-10,
     multiply_adds=3.5e-11,
     product_numbers=4.1e-10,
@@ -116,7 +116,8 @@ runs take less time there.
 
 The cases do not cover some work: extremes, shuffles, columns in files on `blocks`, edge columns on `rows`, and most of
 a worker's arithmetic on `rows`. Rates for that work are guesses. The one for extremes follows the processor time of
-GraphSAGE with "max" on `local`, on 5,000 to 100,000 vertices.
+GraphSAGE with "max" on `local`, on 5,000 to 100,000 vertices. The one for files follows that of GCN within low memory
+limits, on 300,000 and 1,000,000 vertices.
 
 The rate of autograd is a compromise for plans that collect. They take 9e-10 while values on edges fit into caches, and
 2e-9 beyond, as GAT without `push_down_edges` does on 100,000 vertices. On `blocks` it rests on six such cases, on
@@ -136,7 +137,7 @@ _GUESS = Rates(
     extreme_numbers=2.5e-9,
     collected_numbers=1e-9,
     shuffled_bytes=2e-9,
-    filed_bytes=5e-10,
+    filed_bytes=1e-9,
     piped_bytes=1e-11,
     multiply_adds=2e-11,
     product_numbers=3e-10,

@@ -49,8 +49,18 @@ def check_frames(graph: Graph, demands: Demands) -> GraphReport:
     _check_dangling(edges, vertices)
     if demands.in_edges is not None:
         _check_in_edges(edges, demands, demands.in_edges[0])
-    targets, pairs = edges.agg(F.count_distinct("dst"), F.count_distinct("src", "dst")).collect()[0]
+    targets, pairs = _count_ends(edges)
     return GraphReport(sizes.rows, edge_count, sizes.widest or 0, self_loops, edge_count - pairs, sizes.rows - targets)
+
+
+def _count_ends(edges: DataFrame) -> tuple[int, int]:
+    """Return the number of vertices with in-edges, and the number of distinct pairs of ends, with one job.
+
+    One shuffle by destination serves both. Two counts of distinct values in one aggregate took twice the processor time.
+    """
+    sources = edges.repartition("dst").groupBy("dst", "src").agg(F.lit(1)).groupBy("dst").count()
+    targets, pairs = sources.agg(F.count("*"), F.coalesce(F.sum("count"), F.lit(0))).collect()[0]
+    return targets, pairs
 
 
 def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:

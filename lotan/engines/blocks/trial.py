@@ -30,7 +30,7 @@ def try_jar(spark: SparkSession) -> None:
     graph = blocks.load(vertices._jdf, edges._jdf, 2, ["x"], None, None, 0, False)
     try:
         every = numbered(None)  # no level: all vertices
-        sums = blocks.propagate(graph, blocks.column(graph, "x"), "graph", False, False, every, every, True, False)
+        sums = blocks.propagate(graph, blocks.column(graph, "x"), "graph", False, False, every, every, True)
         found = {row["id"]: row["values"] for row in DataFrame(blocks.table(graph, sums), spark).collect()}
     finally:
         blocks.close(graph)

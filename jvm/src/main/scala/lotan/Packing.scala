@@ -17,6 +17,7 @@ abstract private class Packing(rows: Iterator[InternalRow], partitions: Int, buc
   private val sender = TaskContext.getPartitionId()
   private val buckets = Array.fill(partitions)(bucket)
   private val rest = Iterator.range(0, partitions).filter(buckets(_).size > 0)
+  private val most = math.max(Packing.LeastBytes, Packing.TaskBytes / partitions)
   private var full = -1
 
   protected def target(row: InternalRow): Int
@@ -26,7 +27,7 @@ abstract private class Packing(rows: Iterator[InternalRow], partitions: Int, buc
       val row = rows.next()
       val to = target(row)
       buckets(to).append(row)
-      if (buckets(to).size == Packing.ParcelRows) full = to
+      if (buckets(to).size == Packing.ParcelRows || buckets(to).bytes >= most) full = to
     }
     full >= 0 || rest.hasNext
   }
@@ -41,6 +42,8 @@ abstract private class Packing(rows: Iterator[InternalRow], partitions: Int, buc
 
 private object Packing {
   val ParcelRows = 4096
+  val TaskBytes = 16 << 20 // in the buckets of a task, which take up to twice as much while they grow
+  val LeastBytes = 4 << 10
 }
 
 /** Rows on their way to one partition. */
@@ -48,6 +51,9 @@ sealed abstract private class Bucket {
   private var rows = 0
 
   def size: Int = rows
+
+  /** About what its rows take. */
+  def bytes: Long = rows * (16L + 4 * numbers)
 
   def append(row: InternalRow): Unit = {
     rows += 1
@@ -59,6 +65,8 @@ sealed abstract private class Bucket {
     parcel(sender)
   }
 
+  /** The numbers of a row, without ids, as far as rows have shown. */
+  protected def numbers: Int
   protected def add(row: InternalRow): Unit
   protected def parcel(sender: Int): Parcel
 }
@@ -72,12 +80,18 @@ final private class VertexBucket(text: Boolean, arrays: Seq[Boolean]) extends Bu
   private val ids = Ids.builder(text)
   private val values = Array.newBuilder[Float]
   private var widths: Array[Int] = _
+  private var width = 0 // their sum
+
+  override protected def numbers: Int = width
 
   override protected def add(row: InternalRow): Unit = {
     require(!row.isNullAt(0), "a vertex has no id")
     ids.append(row, 0)
     val found = arrays.indices.toArray.map(column => addColumn(row, column))
-    if (widths == null) widths = found
+    if (widths == null) {
+      widths = found
+      width = found.sum
+    }
     require(
       widths.sameElements(found),
       s"a vertex has columns of widths ${found.mkString(", ")}; others have ${widths.mkString(", ")}"
@@ -100,7 +114,7 @@ final private class VertexBucket(text: Boolean, arrays: Seq[Boolean]) extends Bu
   override protected def parcel(sender: Int): Parcel = {
     val numbers = values.result()
     values.clear()
-    new Parcel(sender, Seq(ids.take(), new LongIds(widths.map(_.toLong))), math.max(1, widths.sum), numbers)
+    new Parcel(sender, Seq(ids.take(), new LongIds(widths.map(_.toLong))), math.max(1, width), numbers)
   }
 }
 
@@ -110,6 +124,8 @@ final private class EdgeBucket(text: Boolean, weighted: Boolean, hasData: Boolea
   private val destinations = Ids.builder(text)
   private val values = Array.newBuilder[Float]
   private var width = -1
+
+  override protected def numbers: Int = math.max(0, width)
 
   override protected def add(row: InternalRow): Unit = {
     require(!row.isNullAt(0) && !row.isNullAt(1), "an edge has no src or no dst")

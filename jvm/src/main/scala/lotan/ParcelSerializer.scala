@@ -29,7 +29,7 @@ private final class ParcelSerializerInstance extends SerializerInstance {
 }
 
 private object Chunk {
-  val Bytes: Int = 1 << 16
+  val Bytes: Int = 1 << 14 // a task of a shuffle may have one for each partition
   val Start: Long = Platform.BYTE_ARRAY_OFFSET
   val Longs = 0
   val Texts = 1
