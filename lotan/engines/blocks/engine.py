@@ -404,7 +404,10 @@ class BlocksEngine(Engine):
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """Compute everything by one job, and return the results that the stages committed."""
+        sharing = Counter(id(handle.made) for handle in kept.values() if handle.made is not None)
         for handle in kept.values():
+            if sharing.pop(id(handle.made), 0) > 1:  # else each of these columns would run the stage once more
+                self._hold(handle.made)
             self._facade.persist(handle.rows)
             self._read(handle)
         ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]
