@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
 from lotan.graph.column_names import BARE, EDGE_SPLIT, RELATION, ColumnNames
 from lotan.graph.columns import edge_columns, vertex_columns
-from lotan.graph.frames import Tables, split_of, standard_edges, standard_vertices
+from lotan.graph.frames import Tables, split_of, standard_edges, standard_vertices, wide
 from planner.spec import SPLITS
 
 Splits = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.int8]]
@@ -87,14 +87,9 @@ def _of_training(edges: DataFrame, drawn: Splits) -> DataFrame:
             ends = (rows.column(name).to_numpy().astype(np.int64, copy=False) for name in ("src_key", "dst_key"))
             yield rows.filter(pa.array(drawn(*ends) == 0))
 
-    keys = [F.xxhash64(_wide(edges, end)).alias(f"{end}_key") for end in ("src", "dst")]
+    keys = [F.xxhash64(wide(edges, end)).alias(f"{end}_key") for end in ("src", "dst")]
     keyed = edges.select("*", *keys)
     return keyed.mapInArrow(run, keyed.schema).drop("src_key", "dst_key")
-
-
-def _wide(edges: DataFrame, end: str) -> Column:
-    text = edges.schema[end].dataType.typeName() == "string"
-    return F.col(end) if text else F.col(end).cast("bigint")
 
 
 def _numbered(edges: DataFrame, relations: tuple[int | str, ...]) -> DataFrame:

@@ -140,12 +140,12 @@ class TestOnSpark:
 
     @pytest.mark.nightly
     def test_rows_without_an_encoder_equal_local(self, spark: SparkSession) -> None:
-        """Rows that are not read in an epoch stay as they were, and those of Adagrad have a state of their own."""
+        """With Adagrad, whose state is of rows too. Here the graph is in this process, which sends it to Spark."""
         given, regime = tables(), lotan.MiniBatch(32, (), seed=9)
         of_rows = partial(lotan.nn.LearnedRows, ROWS)
         runs = [
             fit(graph, of_rows, engine, regime=regime, optimizer=lotan.Adagrad(lr=0.1))
-            for engine, graph in (("blocks", in_spark(spark, given)), ("local", lotan.Graph(*given)))
+            for engine, graph in (("blocks", lotan.Graph(*given)), ("local", lotan.Graph(*given)))
         ]
         assert_equal_local(*runs)
 
@@ -193,6 +193,24 @@ class TestOnSpark:
         found, wanted = (one.set_index("id") for one in (predicted.toPandas(), local.predict()))
         predicted.unpersist()
         assert found["prediction"].equals(wanted["prediction"].reindex(found.index))
+
+    @pytest.mark.nightly
+    def test_members_of_a_grid_with_learned_rows_are_what_they_are_alone(self, spark: SparkSession) -> None:
+        vertices, edges = of_labels(weighted=False)
+        graph, regime = in_spark(spark, (vertices.drop(columns="features"), edges)), lotan.MiniBatch(7, (3, 2))
+
+        def member(seed: int) -> lotan.Member:
+            torch.manual_seed(0)
+            return lotan.Member(Classes(), lotan.Adam(lr=0.01), seed=seed, epochs=2)
+
+        options = {"engine": "blocks", "workers": 2, "partitions": 3, "eval_every": 2, "progress": False}
+        with lotan.ModelBatch(graph, [member(0), member(1)], regime=regime, **options) as batch:
+            batch.train()
+            runs = batch.runs()
+        for seed, run in enumerate(runs):
+            alone = fit(graph, Classes, task=None, regime=regime, seed=seed)
+            for name, weights in run.model.weights.items():
+                torch.testing.assert_close(weights, alone.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
 
     @pytest.mark.nightly
     @pytest.mark.chaos
