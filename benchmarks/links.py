@@ -212,7 +212,11 @@ def blocks_part(graph: lotan.Graph, epochs: int, relations: int | None) -> list[
                 f"| {engine} | {last['loss']:.6f} | {mrr} | {epoch:.0f} | {last['eval_seconds']:.0f} | {seconds:.0f} |"
             )
     links = some.linked_columns()[1].split
-    return [f"{count} relations, {int((links == 0).sum()):,} training links, {epochs} epochs.", "", *lines]
+    return [
+        f"{count} relations, {int((links == 0).sum()):,} training links, {epochs} epoch{'s' * (epochs > 1)}.",
+        "",
+        *lines,
+    ]
 
 
 TEXTS = {
