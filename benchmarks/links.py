@@ -7,6 +7,8 @@ The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing
 
 ranks     A learned row for each vertex and each relation, and no encoder. The epoch of the best validation ranks counts.
 encoder   The same with a GraphSAGE layer over sampled neighbours between the rows and the decoder.
+blocks    DistMult over one RGCN layer of PyG over learned rows, on the engine blocks and on local, with the same seed. Spark
+          reads the graph from Parquet. --relations keeps the links of the most frequent relations alone.
 epoch     The same batches and negatives in one process and in turns: Lotan; torch_geometric.nn.kge.DistMult, whose forward
           scores every pair by itself; and plain torch, in which we wrote the product of a batch by hand. All take Adagrad's
           steps. Seconds are those of a batch, times the batches of an epoch.
@@ -19,6 +21,7 @@ import platform
 import shlex
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,9 +42,10 @@ from lotan.stages.randomness import Randomness
 
 RESULTS = Path(__file__).parent / "results" / "links.md"
 TITLE = "# Link prediction on FB15k-237"
-PARTS = ("ranks", "encoder", "epoch")
+PARTS = ("ranks", "encoder", "epoch", "blocks")
 WIDTH, BATCH, NEGATIVES, RATE, DROPOUT = 128, 1024, 500, 0.1, 0.3
 FANOUT = 20
+RELATIONAL = {"width": 32, "bases": 4, "batch": 8192, "fanout": 10}  # of the part "blocks"
 TURNS, BATCHES = 3, 6  # of the part "epoch": turns, and batches of PyG in each
 
 
@@ -150,11 +154,81 @@ def epoch_part(graph: lotan.Graph) -> list[str]:
     ]
 
 
+class Relational(torch.nn.Module):
+    """A layer of PyG's RGCN over learned rows."""
+
+    def __init__(self, relations: int) -> None:
+        super().__init__()
+        width = RELATIONAL["width"]
+        self.rows, self.dropout = lotan.nn.LearnedFeatures(width), torch.nn.Dropout(DROPOUT)
+        self.conv = pyg.RGCNConv(width, width, relations, num_bases=RELATIONAL["bases"])
+
+    def forward(self, x, edge_index, edge_type):
+        """Return the rows after the layer."""
+        return self.conv(self.dropout(self.rows.weight), edge_index, edge_type)
+
+
+def of_relations(graph: lotan.Graph, most: int | None) -> lotan.Graph:
+    """Return the graph with the links of its most frequent relations."""
+    vertices, edges = graph.linked_columns()
+    names, counts = np.unique(edges.relation, return_counts=True)
+    kept = np.isin(edges.relation, names[np.argsort(-counts, kind="stable")[:most]])
+    ends = {"src": edges.src[kept], "dst": edges.dst[kept]}
+    links = {"relation": edges.relation[kept], "edge_split": edges.split[kept]}
+    return lotan.Graph.from_arrays(ids=vertices.ids, **ends, **links)
+
+
+def blocks_part(graph: lotan.Graph, epochs: int, relations: int | None) -> list[str]:
+    some = of_relations(graph, relations)
+    count = len(np.unique(some.linked_columns()[1].relation))
+    lines = [
+        "| engine | loss of the last epoch | MRR, val | MRR, test | seconds of an epoch | of an evaluation | of the whole run |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        some.save(folder, overwrite=True)
+        for engine in ("blocks", "local"):
+            torch.manual_seed(0)
+            more = {"master": "local[2]", "workers": 1, "partitions": 4} if engine == "blocks" else {}
+            task = lotan.LinkPrediction(decoder="distmult", negatives=NEGATIVES)
+            regime = lotan.MiniBatch(RELATIONAL["batch"], (RELATIONAL["fanout"],))
+            settings = {
+                "task": task,
+                "regime": regime,
+                "epochs": epochs,
+                "eval_every": epochs,
+                "engine": engine,
+                **more,
+            }
+            started = time.perf_counter()
+            run = lotan.Trainer(
+                Relational(count), lotan.Graph.read(folder), optimizer=lotan.Adagrad(lr=RATE), **settings
+            ).fit()
+            seconds = time.perf_counter() - started
+            epoch = statistics.median(entry["train_seconds"] for entry in run.history)
+            mrr = " | ".join(f"{run.metrics[split]['mrr']:.5f}" for split in ("val", "test"))
+            last = run.history[-1]
+            lines.append(
+                f"| {engine} | {last['loss']:.6f} | {mrr} | {epoch:.0f} | {last['eval_seconds']:.0f} | {seconds:.0f} |"
+            )
+    links = some.linked_columns()[1].split
+    return [
+        f"{count} relations, {int((links == 0).sum()):,} training links, {epochs} epoch{'s' * (epochs > 1)}.",
+        "",
+        *lines,
+    ]
+
+
 TEXTS = {
     "ranks": f"## Ranks without an encoder\n\nRows of width {WIDTH} with dropout {DROPOUT}, Adagrad at {RATE}, batches of "
     f"{BATCH:,} links, {NEGATIVES} uniform negatives at each end that a batch shares, softmax loss, no reciprocal relations. "
     "Filtered ranks among all 14,541 vertices, in both directions; of equal scores, half count as better.",
     "encoder": f"## Ranks with an encoder\n\nThe same, with a GraphSAGE layer (mean) over at most {FANOUT} in-neighbours.",
+    "blocks": "## RGCN and DistMult on Spark\n\nRows of width {width}, one RGCN layer of {bases} bases over at most {fanout} "
+    "in-neighbours, batches of {batch:,} links, and the other settings as above. Both engines draw the same batches and begin "
+    "with the same weights. The whole run counts planning, starting Spark and workers, and loading.".format(
+        **RELATIONAL
+    ),
     "epoch": f"## An epoch beside PyG\n\nWidth {WIDTH}, the same {NEGATIVES} negatives at each end for each batch of {BATCH:,} "
     f"links, softmax loss, Adagrad, no dropout; medians of {TURNS} turns in one process. Of PyG, {BATCHES} batches are measured "
     f"in each turn, and of plain torch {8 * BATCHES}. Negatives are drawn beforehand for both; Lotan's seconds include that.",
@@ -165,6 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--epochs", type=int, default=20, help="of the ranks (default: 20)")
+    parser.add_argument("--relations", type=int, help="of the part blocks: the most frequent ones (default: all)")
     parser.add_argument("--load", default="nothing else", help="what else ran on the machine, for the text")
     parser.add_argument(
         "--out", type=Path, help=f"file of the tables (default: {RESULTS.name}), whose other parts stay"
@@ -176,7 +251,8 @@ def main() -> None:
         raise SystemExit(f"nothing is measured: {error}") from error
     run = {"ranks": lambda: ranks_part(graph, options.epochs, layer=False),
            "encoder": lambda: ranks_part(graph, options.epochs, layer=True),
-           "epoch": lambda: epoch_part(graph)}  # fmt: skip
+           "epoch": lambda: epoch_part(graph),
+           "blocks": lambda: blocks_part(graph, options.epochs, options.relations)}  # fmt: skip
     found = {}
     for part in options.parts:
         found[part] = run[part]()

@@ -92,17 +92,18 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
             in_memory=DRIVER_BYTES + int(MOST_GAPS * total),
             on_disk=local_columns(plan, statistics) + _kept_in_chunks(plan, statistics),
         )
-    fixed = fixed_bytes(layout.crew)
+    of_rows = _learned_held(plan, statistics)  # in the process of the driver
+    fixed = fixed_bytes(layout.crew) + of_rows
     columns = held(plan, statistics)
     # Columns pass through the shared memory of tasks, one chunk at a time.
     outside = _workers_hold(plan, statistics, layout) + min(layout.crew.tasks * MOST_SHARED, columns)
     if traits.spills:  # Spark's own operators spill to the disk without our help
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
-        return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
+        return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved) + of_rows)
     needed = in_hand(plan, statistics, layout)
     heap = int(GARBAGE * (needed + columns))
     least_heap = heap_for(int(GARBAGE * needed))
-    least = least_limit(least_heap, layout.crew, layout.saved)
+    least = least_limit(least_heap, layout.crew, layout.saved) + of_rows
     return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn)
 
 

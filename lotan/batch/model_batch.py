@@ -363,6 +363,11 @@ class ModelBatch:
                 f"regime MiniBatch has order {config.regime.order!r}, and models that train together have their rows in memory; "
                 "train each with a Trainer, or leave order out"
             )
+        if config.engine == "blocks":
+            raise ConfigurationError(
+                "engine is 'blocks', and models that learn links train together on engine 'local' so far: leave engine out, or "
+                "train each with a Trainer"
+            )
         if not isinstance(task.decoder, str):
             task = replace(task, decoder=deepcopy(task.decoder))  # each member trains a decoder of its own
         known = (self._link_job(other) for other in self._jobs)
@@ -372,7 +377,8 @@ class ModelBatch:
             None,
         )
         try:
-            return prepare_links(self._members[number].model, self.graph, replace(config, task=task), linked=linked)
+            own = replace(config, task=task)
+            return prepare_links(self._members[number].model, self.graph, own, self._opened, linked=linked)
         except (ModelError, PlanError) as error:
             raise type(error)(f"{error} (in {self.states[number].name})") from error
 

@@ -10,7 +10,6 @@ from lotan.batches.loader import BatchLoader
 from lotan.batches.sampler import Sample
 from lotan.batches.schedule import Batches
 from lotan.engines.local.loaded_graph import LoadedGraph
-from lotan.graph.row_keys import edge_keys
 from lotan.links.examples import LinkGraph
 from lotan.links.pairs import Negatives, Pairs
 from lotan.settings.config import TrainerConfig
@@ -44,11 +43,9 @@ class LinkBatches(Batches):
         assert isinstance(task, LinkPrediction)
         self.negatives = Negatives(linked.links, task)
         self._linked, self._exclude = linked, excludes_targets(task)
-        training, keys = self.negatives.training, linked.graph.arrays().keys
-        self._of_links = edge_keys(keys[training.src], keys[training.dst], training.numbers)
         self._pairs: dict[int, Pairs] = {}  # by the id of the batch's graph, from its preparation until it trains
-        numbers = np.arange(len(training))
-        super().__init__(linked.graph, plans[0], regime, epochs, chunk_rows, numbers, self._of_links, both)
+        numbers, keys = np.arange(len(self.negatives.training)), linked.keys_of_training
+        super().__init__(linked.graph, plans[0], regime, epochs, chunk_rows, numbers, keys, both)
         self.plans = tuple(plans)
         self._loaders = [self._loader, *(BatchLoader(linked.graph, plan, chunk_rows) for plan in plans[1:])]
         self._end *= len(plans)  # a batch is loaded for one model after the other

@@ -12,17 +12,21 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import nan
+from typing import Any, Literal
 from uuid import uuid4
 
+import numpy as np
+import torch
 from pyspark import RDD
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import ArrayType
+from torch import Tensor
 
 from lotan.batches.schedule import PassOf, Prepared
 from lotan.batches.spark_frames import EpochFrames, GraphFrames
-from lotan.batches.spark_tasks import SendTask, Sent
+from lotan.batches.spark_tasks import MembersTask, SendTask, Sent, ids_of
 from lotan.borders import translated
 from lotan.engines.action import force, free_java_objects
 from lotan.engines.base import PASS_ATTEMPTS, Outcome, Pass
@@ -33,6 +37,7 @@ from lotan.engines.local.batch_graph import follows_from_sample
 from lotan.engines.rows.placement import Placement, active_session_kept, brought_over, open_session
 from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.graph import Graph
+from lotan.graph.arrays import Ids, Positions, positions_of
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.stages import tensor_names
 from lotan.stages.draws import Randomness
@@ -43,6 +48,7 @@ from planner.physical import Column as PlanColumn
 from planner.physical import Plan
 from planner.regime import hops_of_plan
 from planner.spec import edges_of_column
+from planner.steps.learned_rows import learned_parameters
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +66,9 @@ class SparkBatches:
         graph: The graph.
         plan: The plan of a batch. Nothing is computed once for all batches.
         regime: The sampling of batches.
-        examples: The number of training vertices that have labels.
+        examples: The number of training vertices that have labels, or of training links.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        scorer: What workers score the pairs of a link task with, see `lotan.links.wire`; None: the task is another.
 
     Raises:
         ConfigurationError: If this Spark cannot place rows by number.
@@ -75,6 +82,7 @@ class SparkBatches:
         regime: MiniBatch,
         examples: int,
         chunk_rows: int | None = None,
+        scorer: dict[str, Any] | None = None,
     ) -> None:
         if not hasattr(DataFrame, "repartitionById"):
             raise ConfigurationError(
@@ -87,25 +95,25 @@ class SparkBatches:
         self.count = -(-examples // regime.batch_size)
         self._moved = {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0}
         self._run = uuid4().hex
+        self._learned = tuple(learned_parameters(plan))
+        self._ids = graph.ids if self._learned else None  # of all learned rows
         self._opened = ExitStack()
         try:
-            self._open(graph, chunk_rows)
+            self._open(graph, chunk_rows, {} if scorer is None else {"scorer": scorer})
         except BaseException:
             self.close()
             raise
 
     @translated()
-    def _open(self, graph: Graph, chunk_rows: int | None) -> None:
+    def _open(self, graph: Graph, chunk_rows: int | None, scorer: dict[str, Any]) -> None:
         engine, link = self._engine, self._engine.link
         self._opened.callback(link.forget, self._run)
-        program = {"plan": encode_plan(self.plan)} | ({} if chunk_rows is None else {"rows": chunk_rows})
+        program = {"plan": encode_plan(self.plan), **scorer} | ({} if chunk_rows is None else {"rows": chunk_rows})
         link.publish(self._run, tensor_names.BATCH, program)
         with active_session_kept(engine.session):
-            session = open_session(engine.session, engine.partitions, ARROW_ROWS)
+            self._session = session = open_session(engine.session, engine.partitions, ARROW_ROWS)
             tables = graph.frames(session)
-            self._sent = [
-                _sent(number, one, tables[0], outputs_of(self.plan)) for number, one in enumerate(_columns(self.plan))
-            ]
+            self._sent = [_sent(number, one, tables[0], self.plan) for number, one in enumerate(_columns(self.plan))]
             of_edges = [one for one in self._sent if edges_of_column(one.name) is not None]
             others = [engine.read(engine.static(one.name)).withColumnRenamed("values", one.field) for one in of_edges]
             with brought_over(session, [*tables, *others]) as (vertices, edges, *further):
@@ -116,7 +124,8 @@ class SparkBatches:
         self._opened.callback(self._graph.close)
         # the task whose turn it is always finds a place
         self._ahead = min(BATCHES_AHEAD, max(0, engine.context.defaultParallelism - 1))
-        self._threads = self._opened.enter_context(ThreadPoolExecutor(1 + self._ahead, "lotan-batches"))
+        # one of them lists the vertices of the next batch, if a model learns their rows
+        self._threads = self._opened.enter_context(ThreadPoolExecutor(2 + self._ahead, "lotan-batches"))
 
     def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
@@ -143,11 +152,27 @@ class SparkBatches:
         task = SendTask(
             job, engine.endpoint, engine.settings.messenger, levels, tuple(self._sent), self._graph.of_edges
         )
-        names = [one.field for one in self._sent]
-        of = Randomness(self._regime.seed, epoch)
-        frames = EpochFrames(self._graph, of, self._regime.batch_size, self._fanouts, names)
+        with active_session_kept(engine.session):
+            frames = self._frames(epoch)
         said = f"epoch {epoch}, training on mini-batches"
-        return _Sending(engine, frames, task, self.count, self._threads, self._ahead, said)
+        lists = bool(self._learned)
+        return _Sending(engine, frames, task, self.count, self._threads, self._ahead, said, lists)
+
+    def _frames(self, epoch: int) -> EpochFrames:
+        """Return the batches of an epoch, which are not drawn yet."""
+        of, names = Randomness(self._regime.seed, epoch), [one.field for one in self._sent]
+        return EpochFrames(self._graph, of, self._regime.batch_size, self._fanouts, names)
+
+    def _offered(self, batch: int, a_pass: Pass, rows: Positions | None) -> dict[str, np.ndarray]:
+        """Return the parameters of the pass of a batch.
+
+        Args:
+            batch: The number of the batch in its epoch.
+            a_pass: The pass.
+            rows: The vertices of the batch, as rows of those with learned rows; None: there are none.
+        """
+        found, _ = offered(a_pass)
+        return found if rows is None else found | {name: found[name][rows] for name in self._learned}
 
     def _outcome(self, sending: _Sending, batch: int, a_pass: Pass) -> Outcome:
         """Return the result of a batch. One that was lost is sent again, for the same weights."""
@@ -162,7 +187,8 @@ class SparkBatches:
     def _turn(self, sending: _Sending, batch: int, a_pass: Pass) -> Outcome:
         """Begin the turn of a batch, and wait for its result."""
         link, job, started = self._engine.link, sending.job(batch), time.perf_counter()
-        parameters, drawn = offered(a_pass)
+        rows = None if self._ids is None else positions_of(self._ids, sending.members(batch))
+        parameters, (_, drawn) = self._offered(batch, a_pass, rows), offered(replace(a_pass, parameters={}))
         link.begin(self._run, job.pass_number, parameters, drawn | {"backward": [], "batch": a_pass.batch})
         vertices, edges = sending.take(batch)
         try:
@@ -174,7 +200,11 @@ class SparkBatches:
             self._moved, (totals.bytes_sent, totals.bytes_received, totals.bytes_shared), strict=True
         ):
             self._moved[way] += moved
-        return Outcome(gradients_of(totals.tensors), totals.tensors[STATISTICS])
+        gradients = gradients_of(totals.tensors)
+        if rows is not None:
+            given = {name: gradients[name] for name in self._learned if name in gradients}
+            gradients |= {name: sparse(one, rows, a_pass.parameters[name].shape) for name, one in given.items()}
+        return Outcome(gradients, totals.tensors[STATISTICS])
 
     def _count(self, batch: int, vertices: int, edges: int, seconds: float) -> None:
         done = self.prepared
@@ -210,6 +240,7 @@ class _Sending:
         threads: The threads that wait for tasks.
         ahead: The number of batches that are sent before their turn.
         said: The description for Spark's user interface, and for errors.
+        lists: True if `members` will be asked for the vertices of batches.
     """
 
     def __init__(
@@ -221,6 +252,7 @@ class _Sending:
         threads: ThreadPoolExecutor,
         ahead: int,
         said: str,
+        lists: bool = False,
     ) -> None:
         self._engine, self._frames, self._task, self._count, self._said = engine, frames, task, count, said
         self._threads, self._ahead, self._tag = threads, ahead, f"lotan-batches-{uuid4().hex}"
@@ -228,6 +260,11 @@ class _Sending:
         with active_session_kept(engine.session):
             placed = Placement(count).place(frames.rows(), "batch")
             self._tasks: RDD[Row] | None = placed.mapInArrow(task, task.SCHEMA).rdd
+            self._lists: RDD[Row] | None = None
+            if lists:
+                members = Placement(count).place(frames.members(), "batch")
+                self._lists = members.mapInArrow(MembersTask(), MembersTask.SCHEMA).rdd
+        self._listed: dict[int, Future[Row]] = {}
 
     def __str__(self) -> str:
         return self._said
@@ -254,14 +291,36 @@ class _Sending:
         del self._waiting[batch]
         return found
 
+    def members(self, batch: int) -> Ids:
+        """Return the ids of the vertices of a batch, in the order in which they are sent. Those of the next are listed ahead.
+
+        It is asked for before the turn of the batch begins, while one task has still a place.
+
+        Raises:
+            EngineError: If its task failed.
+        """
+        for one in range(batch, min(self._count, batch + 2)):
+            if one not in self._listed:
+                self._listed[one] = self._threads.submit(self._row_of, "_lists", one)
+        try:
+            return ids_of(bytes(self._listed[batch].result()["ids"]))
+        finally:
+            del self._listed[batch]  # another attempt lists them again
+
     def _send(self, batch: int) -> tuple[int, int]:
+        row = self._row_of("_tasks", batch)
+        return row["vertices"], row["edges"]
+
+    def _row_of(self, tasks: Literal["_tasks", "_lists"], batch: int) -> Row:
+        """Run the task of a batch, and return the row that it makes."""
         context, settings = self._engine.context, self._engine.settings
         found: list[Row] = []
 
         def run() -> None:
-            if self._tasks is None:
+            rows: RDD[Row] | None = getattr(self, tasks)
+            if rows is None:
                 raise EngineError(f"{self}: batch {batch + 1} is not sent, because the epoch has ended early")
-            found[:] = context.runJob(self._tasks, list, [batch])
+            found[:] = context.runJob(rows, list, [batch])
 
         context.addJobTag(self._tag)
         try:
@@ -269,19 +328,34 @@ class _Sending:
         finally:
             context.removeJobTag(self._tag)
         (row,) = found
-        return row["vertices"], row["edges"]
+        return row
 
     def close(self) -> None:
         """Cancel what is under way, and free what the batches were drawn of. This may be called twice."""
-        self._tasks = None
-        for future in self._waiting.values():
+        self._tasks = self._lists = None
+        futures: list[Future[Any]] = [*self._waiting.values(), *self._listed.values()]
+        for future in futures:
             future.cancel()
-        if self._waiting:
+        if futures:
             self._engine.context.cancelJobsWithTag(self._tag)
-        wait(self._waiting.values())
+        wait(futures)
         self._waiting.clear()
+        self._listed.clear()
         self._frames.close()
         free_java_objects()  # with the last reference to its frames, Spark drops what it has shuffled
+
+
+def sparse(values: Tensor, rows: Positions, shape: torch.Size) -> Tensor:
+    """Return the gradient of learned rows as the local engine hands it in.
+
+    Args:
+        values: The gradients of the first vertices of a batch. [some, width]
+        rows: The vertices of the batch, as rows of the parameter. [vertices]
+        shape: The shape of the parameter.
+    """
+    places, order = torch.from_numpy(rows[: len(values)]).sort()
+    found = values.reshape(len(values), *shape[1:])[order]
+    return torch.sparse_coo_tensor(places[None], found, shape, is_coalesced=True, check_invariants=False)
 
 
 def _columns(plan: Plan) -> list[PlanColumn]:
@@ -294,17 +368,19 @@ def _columns(plan: Plan) -> list[PlanColumn]:
     ]
 
 
-def _sent(number: int, column: PlanColumn, vertices: DataFrame, outputs: int) -> Sent:
+def _sent(number: int, column: PlanColumn, vertices: DataFrame, plan: Plan) -> Sent:
     """Return how a column travels: labels as in `lotan.graph.GraphArrays`, and what follows from edges as plain numbers.
 
     Args:
         number: The number of the column among those that are sent.
         column: The column.
         vertices: The table of vertices, whose labels are classes or arrays.
-        outputs: The width of labels that are arrays.
+        plan: The plan, whose loss knows the width of labels that are arrays.
     """
     field = f"c{number}"
     if column.name == "label":
         several = isinstance(vertices.schema["label"].dataType, ArrayType)
-        return Sent("label", field, "float32", outputs, absent=nan) if several else Sent("label", field, "int64")
+        if not several:
+            return Sent("label", field, "int64")
+        return Sent("label", field, "float32", outputs_of(plan), absent=nan)
     return Sent(column.name, field, "float32", column.width, flat=edges_of_column(column.name) is not None)

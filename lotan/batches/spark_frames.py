@@ -91,6 +91,9 @@ class EpochFrames:
         batch_size: The number of targets of a batch.
         fanouts: For each level the most in-edges of a vertex, or "all"; the first is for the targets.
         columns: The names of the columns of vertices that batches are sent with.
+        targets: The targets, each with its batch: batch, id. None: the examples, in an order of the epoch.
+        without: Edges that are left out after the draws: batch, src and dst, and edge_type if edges have types. Parallel
+            edges are left out together. None: none.
     """
 
     graph: GraphFrames
@@ -98,13 +101,16 @@ class EpochFrames:
     batch_size: int
     fanouts: Sequence[Fanout]
     columns: Sequence[str]
+    targets: DataFrame | None = None
+    without: DataFrame | None = None
+    _met: list[DataFrame] = field(default_factory=list)  # the vertices of each level, once `rows` is made
     _held: list[DataFrame] = field(default_factory=list)  # frames that several others read, until `close`
 
     def rows(self) -> DataFrame:
         """Return the rows: batch, kind, and for vertices level, id, key and the columns; for edges src, dst, pos and theirs."""
         known = self.graph.vertices.select("id", "key", "degree")
         frontier = self._hold(self._targets())
-        met, drawn = [_at_level(frontier, 0)], []
+        met, drawn = [_at_level(frontier, 0)], [self._no_edges()] if not self.fanouts else []
         for hop, fanout in enumerate(self.fanouts, start=1):
             edges = self._hold(self._drawn(frontier, fanout))
             drawn.append(edges)
@@ -112,9 +118,14 @@ class EpochFrames:
             new = ends.join(_united(met).select("batch", "id"), ["batch", "id"], "left_anti")
             frontier = self._hold(new.join(known, "id").select("batch", "id", "key", "degree"))
             met.append(_at_level(frontier, hop))
+        self._met = met
         of_vertices = self.graph.vertices.select("id", "key", *self.columns)
         rows = _united(met).join(of_vertices, "id").withColumn("kind", F.lit(VERTEX))
         return _united([rows, *(one.withColumn("kind", F.lit(EDGE)) for one in drawn)])
+
+    def members(self) -> DataFrame:
+        """Return the vertices of all batches, of which `rows` was made: batch, id, level."""
+        return _united(self._met)
 
     def close(self) -> None:
         """Free what the batches were drawn of. This may be called twice."""
@@ -126,7 +137,10 @@ class EpochFrames:
         return self._held[-1]
 
     def _targets(self) -> DataFrame:
-        """Return the examples, each with its batch: batch, id, key, degree."""
+        """Return the targets, each with its batch: batch, id, key, degree."""
+        if self.targets is not None:
+            known = self.graph.vertices.select("id", "key", "degree")
+            return self.targets.join(known, "id").select("batch", "id", "key", "degree")
         examples = self.graph.vertices.where("is_example").select("id", "key", "degree", F.lit(0).alias("one"))
         schema = T.StructType(
             [*examples.schema.fields, *(T.StructField(name, T.LongType()) for name in ("first", "second"))]
@@ -146,7 +160,12 @@ class EpochFrames:
             T.StructField("pos", T.LongType()),
         ]
         chosen = frontier.mapInArrow(DrawTask(self.of, fanout), T.StructType(fields))
-        return chosen.join(self.graph.edges, ["dst", "pos"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
+        drawn = chosen.join(self.graph.edges, ["dst", "pos"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
+        return drawn if self.without is None else drawn.join(self.without, self.without.columns, "left_anti")
+
+    def _no_edges(self) -> DataFrame:
+        """Return the edges of a model that reads no neighbours, which are none."""
+        return self.graph.edges.limit(0).select(F.lit(0).alias("batch"), "dst", "pos", "src", *self.graph.of_edges)
 
 
 def _at_level(frontier: DataFrame, level: int) -> DataFrame:

@@ -6,6 +6,7 @@ pickles.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -148,8 +149,7 @@ class SendTask:
         """Return the tensors of a batch: its vertices by level and id, and its edges by the places of both ends."""
         kinds = rows.column("kind").to_numpy()
         vertices = rows.filter(pa.array(kinds == VERTEX))
-        by_level = [("level", "ascending"), ("id", "ascending")]
-        vertices = vertices.take(pc.sort_indices(vertices.select(["level", "id"]), sort_keys=by_level))
+        vertices = _by_level(vertices)
         counts = np.bincount(vertices.column("level").to_numpy(), minlength=self.levels).cumsum()
         tensors: Tensors = {tensor_names.LEVELS: counts, tensor_names.KEYS: _whole(vertices, "key").to_numpy()}
         for column in self.columns:
@@ -168,6 +168,39 @@ class SendTask:
             numbers = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
             tensors[tensor_names.batch_edges(name)] = numbers[order]
         return tensors
+
+
+class MembersTask:
+    """Returns the ids of the vertices of a batch, in the order in which `SendTask` sends them."""
+
+    SCHEMA = "ids binary"
+
+    @property
+    def __name__(self) -> str:
+        """The name of the task in Spark's UI and in a query's plan."""
+        return "list the vertices of a mini-batch"
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Turn the rows of one batch, of level and id, into one row: the ids as a stream of Arrow."""
+        given = [rows for rows in batches if rows.num_rows]
+        if given:
+            ids = _by_level(pa.Table.from_batches(given)).select(["id"]).combine_chunks()
+            stream = io.BytesIO()
+            with pa.ipc.new_stream(stream, ids.schema) as writer:
+                writer.write_table(ids)
+            yield pa.RecordBatch.from_arrays([pa.array([stream.getvalue()])], ["ids"])
+
+
+def ids_of(row: bytes) -> npt.NDArray[Any]:
+    """Return the ids of a row of `MembersTask`: integers, or objects holding texts. [vertices]."""
+    ids = pa.ipc.open_stream(row).read_all().column("id")
+    found: npt.NDArray[Any] = ids.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _by_level(vertices: pa.Table) -> pa.Table:
+    by_level = [("level", "ascending"), ("id", "ascending")]
+    return vertices.take(pc.sort_indices(vertices.select(["level", "id"]), sort_keys=by_level))
 
 
 def _sent(column: pa.Array, sent: Sent) -> npt.NDArray[Any]:

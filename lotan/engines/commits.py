@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from messenger.coordinator import CoordinatorLink
 from messenger.errors import MessengerError
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, PipeJob
 from planner.physical import Plan
+from planner.steps.learned_rows import learned_parameters
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -45,6 +47,7 @@ class Commits:
     def _publish(self, plan: Plan) -> None:
         self.run = uuid4().hex
         self.number = 0  # number of the running pass; an evaluation is another pass of the same epoch
+        self._learned = learned_parameters(plan)
         self._jobs: list[tuple[str, str, Sequence[int]]] = []
         self._said = ""
         for stage in plan.stages:
@@ -63,7 +66,8 @@ class Commits:
         self._jobs = []
         self._said = described_pass(steps, a_pass.epoch)
         backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
-        parameters, drawn = offered(a_pass)
+        given = {name: one for name, one in a_pass.parameters.items() if name not in self._learned}
+        parameters, drawn = offered(replace(a_pass, parameters=given))  # no stage reads learned rows: they are columns
         self._link.begin(self.run, self.number, parameters, drawn | {"backward": backward})
 
     def expect(self, step: PipeStep, partitions: Sequence[int]) -> None:

@@ -163,6 +163,10 @@ class ColumnNames:
         return list(dict.fromkeys([self.src, self.dst, *more, *self.edge_feature_columns]))
 
 
+BARE = ColumnNames(features=(), label=None, split=None, vertex_weight=None)
+"""The names in tables that have nothing but ids, and edges."""
+
+
 def column_names(
     features: Any = "features",
     label: Any = "label",

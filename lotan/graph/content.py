@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lotan.arguments import require_flag
 from lotan.errors import GraphError
-from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.given_tables import is_connect
 from lotan.graph.given_types import GivenTypes, sql_type, sql_type_of
@@ -128,6 +128,19 @@ class GraphContent:
             found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
             return replace(found, classes=names.classes)
         return assemble(*self._source.read(), self.undirected, self._task)
+
+    @cached_property
+    def ids(self) -> Ids:
+        """The ids of the vertices, ascending. Of a graph in Spark they are all that is collected. [vertices].
+
+        Raises:
+            GraphError: there are no vertices, or an id is null.
+        """
+        if self._source.tables is None:
+            return self.arrays().ids
+        from lotan.graph import spark_links
+
+        return spark_links.ids_of(self._tables, self.names)
 
     def linked_columns(self) -> tuple[VertexColumns, EdgeColumns]:
         """Return the columns as they were given, with the splits and relations of edges, which link tasks read.

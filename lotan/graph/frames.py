@@ -132,9 +132,9 @@ def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
     label = F.coalesce("label", F.lit(-1)) if is_class(vertices) else F.col("label")
     return (
         vertices.select(
-            _wide(vertices, "id"), "features", label.alias("label"), split.alias("split"), *_listed(vertices)
+            wide(vertices, "id"), "features", label.alias("label"), split.alias("split"), *_listed(vertices)
         ),
-        edges.select(_wide(edges, "src"), _wide(edges, "dst"), *edges.columns[2:]),
+        edges.select(wide(edges, "src"), wide(edges, "dst"), *edges.columns[2:]),
     )
 
 
@@ -341,7 +341,7 @@ def id_of(table: DataFrame, name: str, column: str) -> Column:
     return named(column) if kind.base in ("integer", "text") else named(column).cast("bigint")
 
 
-def _wide(table: DataFrame, column: str) -> Column:
+def wide(table: DataFrame, column: str) -> Column:
     """Return an id column, as bigint if it is an integer, because `xxhash64` of an int differs from that of a bigint."""
     return F.col(column) if _is_string(table, column) else F.col(column).cast("bigint").alias(column)
 

@@ -16,7 +16,7 @@ from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import files, sources, typed_folders
-from lotan.graph.arrays import GraphArrays, as_given, with_reverses
+from lotan.graph.arrays import EdgeColumns, GraphArrays, as_given, with_reverses
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.column_names import ColumnNames, column_names
 from lotan.graph.description import description
@@ -31,6 +31,8 @@ from planner.spec import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lotan.graph.spark_links import Splits
 
 
 class VerticesAndEdges(Protocol):
@@ -355,6 +357,43 @@ class Graph(GraphFacts):
         graph = Graph._of(source, undirected=False)
         graph.__dict__["_arrays"] = arrays
         return graph
+
+    def links_in_spark(self) -> EdgeColumns:
+        """Return the edges of a graph in Spark with their types, splits and relations, without weights and attributes.
+
+        Raises:
+            GraphError: a column is missing or has a bad value.
+        """
+        from lotan.graph import spark_links
+
+        return spark_links.link_columns(self._tables, self._names_of_links, self.ids)
+
+    def messages_in_spark(self, relations: tuple[int | str, ...], drawn: Splits | None) -> Graph:
+        """Return a graph in Spark with the edges of training alone, and all vertices in the split of training.
+
+        Args:
+            relations: the relations of the edges by their numbers, which are the types of edges that have no others.
+            drawn: the function that draws the splits of edges by the keys of their ends; None: a column has them.
+        """
+        from lotan.graph import spark_links
+
+        vertices, edges = spark_links.message_tables(self._tables, self._names_of_links, relations, drawn)
+        weight = None if self.names.weight is None else "weight"
+        attributes, types = (name if name in edges.columns else None for name in ("edge_attr", "edge_type"))
+        return Graph(
+            vertices,
+            edges,
+            label=None,
+            weight=weight,
+            undirected=self.undirected,
+            edge_features=attributes,
+            edge_type=types,
+            vertex_weight=None,
+        )
+
+    @property
+    def _names_of_links(self) -> ColumnNames:
+        return self.names.with_links().present_edges(self._tables[1].columns)
 
     def for_task(self, task: Task | None) -> Graph:
         """Return this graph with labels for a task: whole numbers for classification, floats for other tasks.

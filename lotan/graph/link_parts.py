@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
-from lotan.graph.column_names import ColumnNames
+from lotan.graph.column_names import BARE
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.file_tables import open_table, read_rows, unreadable
 from lotan.graph.files import TablePlaces
@@ -22,10 +22,6 @@ class LinkParts:
 
     ids: Ids  # ascending [vertices]
     parts: Callable[[], Iterator[EdgeColumns]]  # yields all edges, in the order in which they were given
-
-
-_BARE = ColumnNames(features=(), label=None, split=None, vertex_weight=None)
-"""The names in tables that have nothing but ids, and edges."""
 
 
 def link_parts(source: Source, rows: int) -> LinkParts:
@@ -95,12 +91,12 @@ def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]])
     Raises:
         GraphError: an id is null, or occurs twice.
     """
-    ids = _ascending(vertex_columns(vertices, _BARE).ids)
+    ids = _ascending(vertex_columns(vertices, BARE).ids)
 
     def read() -> Iterator[EdgeColumns]:
         for part in parts():
             typed = "edge_type" if "edge_type" in part.column_names else None
-            yield edge_columns(part, replace(_BARE, edge_type=typed).with_links().present_edges(part.column_names), ids)
+            yield edge_columns(part, replace(BARE, edge_type=typed).with_links().present_edges(part.column_names), ids)
 
     return LinkParts(ids, read)
 

@@ -16,14 +16,11 @@ from lotan.graph import Graph
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns, assemble, positions_of, runs
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.row_keys import edge_keys, vertex_keys
+from lotan.links.splits import DrawnSplits
 from lotan.settings.tasks import LinkPrediction
-from lotan.stages.randomness import Randomness, random_words
 from planner.spec import SPLITS
 
 Positions = NDArray[np.int64]
-
-FRACTIONS = "splits of links"
-"""The name of the draws that put links into splits."""
 
 TRAIN = SPLITS.index("train")
 
@@ -134,7 +131,16 @@ class LinkGraph:
 
     graph: Graph  # all its vertices are in the training split, because each may be an end of a link or a negative
     links: Links
-    edges_of: tuple[Positions, Positions]  # the training links in the order of edges, and the edge at each: see `edges`
+    ids: Ids  # of the vertices, ascending [vertices]
+    types: Positions | None  # the type of each training link as an edge; None: edges have no types [training links]
+    # the training links in the order of edges, and the edge at each: see `edges`; None: the edges are in Spark
+    edges_of: tuple[Positions, Positions] | None = None
+
+    @cached_property
+    def keys_of_training(self) -> NDArray[np.int64]:
+        """The keys of the training links, by which an epoch puts them in order. [training links]."""
+        keys, training = vertex_keys(self.ids), self.links.of("train")
+        return edge_keys(keys[training.src], keys[training.dst], training.numbers)
 
     def edges(self, training: Positions) -> Positions:
         """Return the edges of some training links, and of their reverses where edges were added.
@@ -142,6 +148,7 @@ class LinkGraph:
         Args:
             training: Positions among the training links. [some]
         """
+        assert self.edges_of is not None, "the edges are in this process"
         order, first = self.edges_of
         counts = first[training + 1] - first[training]
         return order[runs(first[training], counts)]
@@ -155,18 +162,33 @@ def link_graph(graph: Graph, task: LinkPrediction) -> LinkGraph:
             several types of vertices.
     """
     vertices, edges = _columns(graph)
+    ids = np.sort(vertices.ids, kind="stable")
+    return _with_messages(vertices, edges, links_of(ids, edges, graph.undirected, task), graph.undirected)
+
+
+def links_of(ids: Ids, edges: EdgeColumns, both_ways: bool, task: LinkPrediction) -> Links:
+    """Return the links that edges are, with their splits.
+
+    Args:
+        ids: The ids of the vertices, ascending. [vertices]
+        edges: The edges, with their splits unless the task draws them.
+        both_ways: True if a link is known in both directions.
+        task: The task.
+
+    Raises:
+        GraphError: If links have no splits, the same link is in two splits, or there are none of training.
+    """
     if edges.split is None and task.fractions is None:
         raise GraphError(
             "edges.split: there is no such column, and a link task needs to know which links it learns from. Give each edge "
             "'train', 'val' or 'test' there (edge_split for arrays), or let a hash decide: "
             "lotan.LinkPrediction(fractions=(0.05, 0.1))."
         )
-    ids = np.sort(vertices.ids, kind="stable")
-    links = _links(ids, edges, graph.undirected)
+    links = _links(ids, edges, both_ways)
     split = edges.split if edges.split is not None else drawn_splits(links, vertex_keys(ids), task)
     links = replace(links, split=split)
     _check_splits(links, ids)
-    return _with_messages(vertices, edges, links, graph.undirected)
+    return links
 
 
 def links_for_prediction(graph: Graph, fractions: tuple[float, float] | None = None, seed: int = 0) -> Graph:
@@ -181,11 +203,25 @@ def links_for_prediction(graph: Graph, fractions: tuple[float, float] | None = N
         GraphError: If the graph has several types of vertices.
     """
     vertices, edges = _columns(graph)
-    ids = np.sort(vertices.ids, kind="stable")
-    links = _links(ids, edges, graph.undirected)
+    links = links_that_train(np.sort(vertices.ids, kind="stable"), edges, graph.undirected, fractions, seed)
+    return _with_messages(vertices, edges, links, graph.undirected).graph
+
+
+def links_that_train(
+    ids: Ids, edges: EdgeColumns, both_ways: bool, fractions: tuple[float, float] | None, seed: int
+) -> Links:
+    """Return the links that edges are, with their splits: all are of training, if there are neither splits nor fractions.
+
+    Args:
+        ids: The ids of the vertices, ascending. [vertices]
+        edges: The edges.
+        both_ways: True if a link is known in both directions.
+        fractions: The shares of validation and test that a hash drew in training; None: none.
+        seed: The seed of that hash.
+    """
+    links = _links(ids, edges, both_ways)
     drawn = drawn_splits(links, vertex_keys(ids), LinkPrediction(fractions=fractions or (0.0, 0.0), seed=seed))
-    split = drawn if edges.split is None else edges.split
-    return _with_messages(vertices, edges, replace(links, split=split), graph.undirected).graph
+    return replace(links, split=drawn if edges.split is None else edges.split)
 
 
 def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:
@@ -195,8 +231,10 @@ def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:
         graph: The graph.
         names: The relations of training; empty: links had none.
     """
-    vertices, edges = _columns(graph)
-    links = _links(np.sort(vertices.ids, kind="stable"), edges, graph.undirected)
+    require_one_type(graph)
+    in_spark = graph.origin == "spark"
+    edges = graph.links_in_spark() if in_spark else graph.linked_columns()[1]
+    links = _links(graph.ids, edges, graph.undirected)
     if not names:
         return replace(links, relation=None, names=())
     numbers = {name: number for number, name in enumerate(names)}
@@ -206,12 +244,21 @@ def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:
 
 
 def _columns(graph: Graph) -> tuple[VertexColumns, EdgeColumns]:
+    require_one_type(graph)
+    return graph.linked_columns()
+
+
+def require_one_type(graph: Graph) -> None:
+    """Check that the vertices of a graph of links have one type.
+
+    Raises:
+        GraphError: If they have several.
+    """
     if graph.vertex_types is not None:
         raise GraphError(
             f"The graph has several types of vertices ({', '.join(graph.vertex_types.names)}), and links are predicted on graphs "
             "of one type so far: give the vertices in one table, and the kinds of links as the edges' column `relation`."
         )
-    return graph.linked_columns()
 
 
 def _links(ids: Ids, edges: EdgeColumns, both_ways: bool) -> Links:
@@ -237,11 +284,7 @@ def drawn_splits(links: Links, keys: NDArray[np.int64], task: LinkPrediction) ->
         keys: The row keys of the vertices. [vertices]
         task: The task, with its fractions and its seed.
     """
-    val, test = task.fractions or (0.0, 0.0)
-    ends = np.stack([keys[links.src], keys[links.dst]])
-    pairs = edge_keys(ends.min(axis=0), ends.max(axis=0), np.zeros(len(links), dtype=np.int64))
-    drawn = random_words(Randomness(task.seed, 0), FRACTIONS, pairs, 1)[:, 0] / 2**32
-    return np.select([drawn < val, drawn < val + test], [1, 2], TRAIN).astype(np.int8)
+    return DrawnSplits(task.shares or (0.0, 0.0), task.seed)(keys[links.src], keys[links.dst])
 
 
 def _check_splits(links: Links, ids: Ids) -> None:
@@ -279,8 +322,8 @@ def _with_messages(vertices: VertexColumns, edges: EdgeColumns, links: Links, un
     )
     arrays = assemble(replace(vertices, split=np.full(len(vertices.ids), -1, dtype=np.int8)), kept, undirected)
     graph = Graph.of_arrays(replace(arrays, split=np.zeros(len(arrays.ids), dtype=np.int8)))
-    training = links._chosen(rows)
-    return LinkGraph(graph, links, _edges_of(training, of_rows(types), graph))
+    training, of_links = links._chosen(rows), of_rows(types)
+    return LinkGraph(graph, links, graph.arrays().ids, of_links, _edges_of(training, of_links, graph))
 
 
 def _edges_of(training: Links, types: NDArray[Any] | None, graph: Graph) -> tuple[Positions, Positions]:

@@ -131,17 +131,33 @@ def area(decoder: Decoder, rows: Tensor, links: Links, known: Links, seed: int, 
         seed: The seed of the drawn pairs.
         most: The most numbers of rows at one end that are read at one time.
     """
-    pairs = _other_pairs(known.destinations, len(links), links.vertices, seed)
+    pairs = other_pairs(known.destinations, len(links), links.vertices, seed)
+    return area_beside(decoder, rows, (links.src, links.dst), pairs, most)
+
+
+@torch.no_grad()
+def area_beside(
+    decoder: Decoder, rows: Tensor, links: tuple[Positions, Positions], pairs: Positions, most: int = SCORES
+) -> float:
+    """Return the area under the ROC curve of links without relations beside pairs. NaN if there are no pairs.
+
+    Args:
+        decoder: The decoder.
+        rows: The model's output for some vertices. [rows, width]
+        links: Both ends of the links, as places among the rows. [links]
+        pairs: Both ends of the pairs. [pairs, 2]
+        most: The most numbers of rows at one end that are read at one time.
+    """
     if not len(pairs):
         return float("nan")
-    ends = [(links.src, links.dst), (pairs[:, 0], pairs[:, 1])]
+    ends = [links, (pairs[:, 0], pairs[:, 1])]
     positive, negative = (scores_of(decoder, rows, src, dst, None, most).numpy() for src, dst in ends)
     order = np.sort(negative)
     below = np.searchsorted(order, positive), np.searchsorted(order, positive, side="right")
     return float((below[0] + below[1]).mean() / 2 / len(order))
 
 
-def _other_pairs(known: Known, count: int, vertices: int, seed: int) -> Positions:
+def other_pairs(known: Known, count: int, vertices: int, seed: int) -> Positions:
     """Return drawn pairs of different vertices that are no known link, at most `count`. [pairs, 2]."""
     found = np.zeros((0, 2), dtype=np.int64)
     for turn in range(20):  # a turn fails for few pairs, unless nearly all are links

@@ -92,12 +92,16 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
         ConfigurationError: If the memory limit is too low, or Spark does not draw such batches.
     """
     if not job.traits.in_process:
-        _check_drawn_by_spark(job, sampling, config)
+        check_drawn_by_spark(job, sampling, config)
     return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
 
 
-def _check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
-    """Refuse batches that Spark does not draw so far."""
+def check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
+    """Check that Spark can draw the batches of a job.
+
+    Raises:
+        ConfigurationError: If it cannot so far.
+    """
     regime = config.regime
     assert isinstance(regime, MiniBatch)
     if job.graph.vertex_types is not None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
 
 from lotan.borders import spark_translated
-from lotan.engines.choice import idle_settings
+from lotan.engines.choice import ENGINES, idle_settings, limit_notes
+from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.examples import LinkGraph, Links, link_graph
-from lotan.links.memory import ScoreSizes
+from lotan.links.memory import LINK_BYTES_ON_SPARK, ScoreSizes, ranked_rows
 from lotan.links.pairs import FULL_BATCH_LINKS
-from lotan.planning.batches import plan_of_batch, sampling_of
+from lotan.planning.batches import check_drawn_by_spark, plan_of_batch, sampling_of
 from lotan.planning.job import Job, with_scores
 from lotan.planning.learned import draw_rows, place_of_rows
 from lotan.planning.models import check_statistics, edge_demands, model_outputs, model_width, takes_roots, traced
@@ -33,6 +35,7 @@ def prepare_links(
     model: torch.nn.Module,
     graph: Graph,
     config: TrainerConfig,
+    opened: ExitStack,
     decoder: Decoder | None = None,
     linked: LinkGraph | None = None,
 ) -> Job:
@@ -40,8 +43,9 @@ def prepare_links(
 
     Args:
         model: The encoder.
-        graph: The graph to train on, whose edges are the links. It is read into this process.
+        graph: The graph to train on, whose edges are the links. It is read into this process; on blocks, only its links are.
         config: The settings of the run, whose task is a link task.
+        opened: The stack that closes what the job has opened.
         decoder: The decoder of an earlier training of the same model, which goes on; None: a new one.
         linked: The links of the graph, if another model of the same fractions has read them; None: they are read.
 
@@ -53,7 +57,8 @@ def prepare_links(
     """
     task = config.task
     assert isinstance(task, LinkPrediction)  # the caller has asked
-    linked = link_graph(graph, task) if linked is None else linked
+    if linked is None:
+        linked = _linked(opened.enter_context(placed(graph, config, None)), task, config)
     _check_negatives(task, linked.links)
     if config.monitor == "auc" and linked.links.relation is not None:
         raise ConfigurationError("monitor is 'auc', which links with relations do not have; monitor 'mrr'")
@@ -74,6 +79,7 @@ def prepare_links(
     weights = linked.graph.names.weight_words(linked.graph.statistics.weighted)
     planned = planned.described(weights=weights, **place_of_rows(config, train))
     warnings = (*graph.notes, *report.warnings, *idle_settings(engine.name, config, linked.graph))
+    warnings = (*warnings, *limit_notes(engine.name, config, linked.graph))
     job = Job(
         graph=linked.graph,
         train=train,
@@ -87,8 +93,29 @@ def prepare_links(
         linked=linked,
         decoder=decoder,
     )
-    job = job if sampling is None else replace(job, batch=plan_of_batch(job, sampling, config))
-    return with_scores(job, _sizes(task, linked.links, sampling, outputs), config)
+    if sampling is not None:
+        if not job.traits.in_process:
+            check_drawn_by_spark(job, sampling, config)
+        job = replace(job, batch=plan_of_batch(job, sampling, config))
+    sizes = _sizes(task, linked.links, sampling, outputs)
+    return with_scores(job, sizes if job.traits.in_process else _on_spark(sizes, linked.links), config)
+
+
+def _linked(graph: Graph, task: LinkPrediction, config: TrainerConfig) -> LinkGraph:
+    """Return the links of a graph. A graph in Spark stays there for an engine on Spark."""
+    if graph.origin != "spark" or ENGINES[config.engine].in_process:
+        return link_graph(graph, task)
+    from lotan.links.on_spark import links_on_spark  # imported here, because the local engine needs no Spark
+
+    return links_on_spark(graph, task)
+
+
+def _on_spark(sizes: ScoreSizes, links: Links) -> ScoreSizes:
+    """Return the sizes for an engine on Spark, from which rows come chunk by chunk to be ranked."""
+    ranked = max(len(links.of(split)) for split in ("val", "test"))
+    ends = min(2 * ranked * (1 + (links.relation is None)), links.vertices)
+    chunk = min(links.vertices, ranked_rows(sizes.width))
+    return replace(sizes, vertices=chunk, ends=ends, link_bytes=LINK_BYTES_ON_SPARK)
 
 
 def _sizes(task: LinkPrediction, links: Links, sampling: Sampling | None, width: int) -> ScoreSizes:

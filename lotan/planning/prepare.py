@@ -160,7 +160,7 @@ def plan_for(
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
-    if train.learned:
+    if train.learned and config.engine != "blocks":
         engine = EngineChoice("local", "learned rows run on it")
     else:
         engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]))

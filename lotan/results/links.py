@@ -173,7 +173,7 @@ def ranked(decoder: Decoder, rows: torch.Tensor, asked: Asked, ids: Ids, k: int,
 
 def rows_in_order(graph: Graph, frame: Any) -> torch.Tensor:
     """Return the output rows of a DataFrame of `id` and `values` in the order of the graph's arrays. [vertices, width]."""
-    places = positions_of(graph.arrays().ids, frame["id"].to_numpy())
+    places = positions_of(graph.ids, frame["id"].to_numpy())
     rows = np.stack(frame["values"].to_numpy())
     found = np.empty_like(rows)
     found[places] = rows

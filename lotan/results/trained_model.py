@@ -120,9 +120,10 @@ class TrainedModel:
             GraphError: If a vertex or a relation is not known, or the graph cannot be read.
             ConfigurationError: If an option is unknown or unusable.
         """
-        trained, messages = self._of_links(graph)
-        asked = read_pairs(pairs, ("src", "dst"), messages.arrays().ids, trained.relations)
-        return scored(trained.decoder(self.weights), self._rows(messages, make_config(options), unseen), asked)
+        config = make_config(options)
+        trained, messages = self._of_links(graph, config)
+        asked = read_pairs(pairs, ("src", "dst"), messages.ids, trained.relations)
+        return scored(trained.decoder(self.weights), self._rows(messages, config, unseen), asked)
 
     def link_rows(self, graph: Graph, config: TrainerConfig, unseen: Unseen = "error") -> tuple[Ids, torch.Tensor]:
         """Return the ids of all vertices of a graph, ascending, and the rows that the decoder scores. [vertices, width].
@@ -136,8 +137,8 @@ class TrainedModel:
             ModelError: If the model was trained on labels.
             GraphError: If the graph cannot be read.
         """
-        _, messages = self._of_links(graph)
-        return messages.arrays().ids, self._rows(messages, config, unseen)
+        _, messages = self._of_links(graph, config)
+        return messages.ids, self._rows(messages, config, unseen)
 
     def rank(
         self,
@@ -166,20 +167,25 @@ class TrainedModel:
             GraphError: If a vertex or a relation is not known, or the graph cannot be read.
             ConfigurationError: If an option is unknown or unusable.
         """
-        trained, messages = self._of_links(graph)
-        k = require_count("rank", "k", k)
-        ids = messages.arrays().ids
+        config = make_config(options)
+        trained, messages = self._of_links(graph, config)
+        k, ids = require_count("rank", "k", k), messages.ids
         asked = read_pairs(queries, ("src",), ids, trained.relations)
         known = known_links(graph, trained.relations) if require_flag("rank", "exclude_known", exclude_known) else None
-        rows = self._rows(messages, make_config(options), unseen)
+        rows = self._rows(messages, config, unseen)
         return ranked(trained.decoder(self.weights), rows, asked, ids, k, known and known.destinations)
 
-    def _of_links(self, graph: Graph) -> tuple[TrainedDecoder, Graph]:
-        """Return the decoder, and the graph along which messages pass."""
+    def _of_links(self, graph: Graph, config: TrainerConfig) -> tuple[TrainedDecoder, Graph]:
+        """Return the decoder, and the graph along which messages pass: in Spark for an engine there, if it is there."""
         require_kind("predict_links", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
         if self.decoder is None:
             raise ModelError("the model was trained on labels of vertices and scores no links; use predict")
-        return self.decoder, links_for_prediction(graph, self.decoder.fractions, self.decoder.seed)
+        drawn = self.decoder.fractions, self.decoder.seed
+        if graph.origin != "spark" or config.engine not in ("blocks", "rows"):
+            return self.decoder, links_for_prediction(graph, *drawn)
+        from lotan.links.on_spark import messages_on_spark  # imported here, because the local engine needs no Spark
+
+        return self.decoder, messages_on_spark(graph, *drawn)
 
     def _rows(self, graph: Graph, config: TrainerConfig, unseen: Unseen) -> torch.Tensor:
         """Return the output rows of all vertices, in the order of the graph's arrays. [vertices, width]."""
@@ -213,7 +219,7 @@ class TrainedModel:
                 float), and of Spark's name for the type of ids.
             unseen: The same as in `predict`.
         """
-        config = for_learned_rows(config, self.spec)
+        config = for_learned_rows(config, self.spec, trains=False)
         check_engine(config, graph)
         # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))

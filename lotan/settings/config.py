@@ -24,7 +24,7 @@ from lotan.settings.regimes import FullBatch, MiniBatch, Regime, check_regime
 from lotan.settings.row_tables import Asynchrony, check_row_tables
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
 from lotan.settings.storage import check_storage
-from lotan.settings.tasks import LinkPrediction, as_link_task
+from lotan.settings.tasks import DECODERS, LinkPrediction, as_link_task
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -316,10 +316,17 @@ def _check_checkpoints(config: TrainerConfig) -> None:
 
 
 def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:
-    if config.engine != "local":
+    in_batches = isinstance(config.regime, MiniBatch)
+    if config.engine not in ("local", "blocks") or (config.engine == "blocks" and not in_batches):
+        mend = "; for 'blocks', train with regime=lotan.MiniBatch(...)" if config.engine == "blocks" else ""
         raise ConfigurationError(
-            f"task LinkPrediction runs on engine 'local' only, but engine is {config.engine!r}: leave engine out; a graph in "
-            "Spark is collected"
+            f"task LinkPrediction runs on engine 'local', and in mini-batches on 'blocks', but engine is {config.engine!r}: "
+            f"leave engine out for 'local', which collects a graph in Spark{mend}"
+        )
+    if config.engine == "blocks" and not isinstance(task.decoder, str):
+        raise ConfigurationError(
+            f"the decoder {task.decoder_name} is a module of your own, which is code, and workers of engine 'blocks' are sent "
+            f"data alone: take one of {', '.join(DECODERS)}, or leave engine out for 'local'"
         )
     for name in ("loss", "class_weights", "threshold"):
         if getattr(config, name) is not None:

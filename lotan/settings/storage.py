@@ -41,6 +41,10 @@ def check_storage(regime: object, task: object, config: TrainerConfig) -> None:
             f"{order}, and fanouts {regime.fanouts}: models that read neighbours are not trained from a disk so far. Give "
             "fanouts=() with a model of learned rows alone, such as lotan.nn.LearnedRows(64), or leave order out"
         )
+    if config.engine != "local":
+        raise ConfigurationError(
+            f"{order}, which trains on engine 'local', and engine is {config.engine!r}: leave engine out"
+        )
     reasons = {
         "filtered=True": (task.filtered, "needs all links in memory"),
         "penalty": (config.penalty is not None, "may read all rows"),

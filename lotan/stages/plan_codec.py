@@ -22,9 +22,11 @@ from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.steps.edge_expression import EdgeExpressionStep
 from planner.steps.edge_sum import EdgeSumStep
 from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.score import ScoreStep
 from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
 from planner.steps.step import Step
 from planner.steps.total import TotalGradientStep, TotalStep
@@ -38,9 +40,12 @@ STEPS: tuple[type[Step], ...] = (
     ExtremeGradientStep,
     ExtremeStep,
     GatherStep,
+    LearnedRowsGradientStep,
+    LearnedRowsStep,
     PipeStep,
     PropagateStep,
     ScaledPropagateStep,
+    ScoreStep,
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
     TotalGradientStep,
@@ -98,7 +103,7 @@ def decode_plan(data: Any) -> Plan:
         static_columns=read.items("static_columns", lambda one: cast(Column, _decode_dataclass(Column, one))),
         trainable=read.items("trainable", _text),
         source_gradients=read.choice("source_gradients", get_args(SourceGradients)),
-        levels=read.optional("levels", lambda one: size_of(one, "plan")),
+        levels=read.optional("levels", _deepest),
         targets=read.choice("targets", get_args(Targets)),
         models=size_of(read.field("models"), "plan"),
     )
@@ -168,6 +173,11 @@ def _expression(data: Any, what: str, depth: int = 0) -> tuple[Any, ...]:
                 inner = (_expression(one, what, depth + 1) for one in rest[:count])
                 return (operation, *inner, *rest[count:])
     raise StageError(f"{what} is {data!r:.200}, which is no arithmetic on edges")
+
+
+def _deepest(value: Any) -> int:
+    """Return the deepest level of a plan, which is -1 if it reads no neighbours."""
+    return -1 if type(value) is int and value == -1 else size_of(value, "plan")
 
 
 def _text(value: Any) -> str:

@@ -26,6 +26,9 @@ A whole mini-batch, in mode BATCH, has these, and the keys and columns of its ve
     batch/edge_attr                 float32 [edges, width]
     batch/edge_type                 int64 [edges]
 
+The parameters of its pass have the rows of its vertices alone where a parameter has a row for each vertex. For a link task
+they have the pairs of the batch too, see `lotan.links.wire`.
+
 `messenger.jobs` names the tensors that are summed over chunks.
 
 This module imports neither torch nor the planner, because Spark starts many processes that need neither.

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lotan.graph.arrays import Positions
+from lotan.links.ranks_in_parts import Parts
 from lotan.stages.draws import Randomness, random_words
 
 FEW = 1 << 16
@@ -18,33 +19,13 @@ RUN = 256
 
 
 @dataclass(frozen=True)
-class Placement:
+class Placement(Parts):
     """The vertices in a drawn order, which is cut into partitions. The *position* of a vertex is its place in that order.
 
-    Partitions differ by one vertex at most. The order depends on the seed and the number of vertices alone.
+    The order depends on the seed and the number of vertices alone.
     """
 
-    vertices: int
-    partitions: int
     seed: int
-
-    @property
-    def capacity(self) -> int:
-        """The vertices of the largest partition."""
-        return -(-self.vertices // self.partitions)
-
-    def first(self, partition: int) -> int:
-        """Return the position of the first vertex of a partition; that of `partitions` is the number of vertices."""
-        return partition * self.vertices // self.partitions
-
-    def count(self, partition: int) -> int:
-        """Return the number of vertices of a partition."""
-        return self.first(partition + 1) - self.first(partition)
-
-    def partition_of(self, positions: Positions) -> Positions:
-        """Return the partition of each position."""
-        found: Positions = ((positions + 1) * self.partitions - 1) // self.vertices
-        return found
 
     def positions(self, rows: Positions) -> Positions:
         """Return the positions of vertices, which are given as rows in ascending order of ids."""

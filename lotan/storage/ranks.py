@@ -1,27 +1,18 @@
-"""Ranks of links among all vertices, whose rows are read partition by partition: see `lotan.links.ranks`.
-
-Scores are those of smaller matrix products than in memory, whose last bit may differ. So vertices with exactly equal rows,
-which tie in memory, may differ by one place here.
-"""
+"""Ranks of the links of a graph on a disk, among vertices whose rows are read partition by partition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from lotan.graph.arrays import Positions
 from lotan.links.decoders import Decoder
 from lotan.links.examples import TRAIN, Known, Links
-from lotan.links.ranks import SCORES, Ranks, counted, middle
+from lotan.links.ranks import SCORES
+from lotan.links.ranks_in_parts import RowsOf, known_in_parts, rank_in_parts
 from lotan.storage.partitioned_graph import PartitionedGraph
 from planner.spec import SPLITS
-
-OWN_LINKS = 64
-"""The links whose own scores are computed at one time."""
 
 
 class StoredLinks:
@@ -56,10 +47,7 @@ class StoredLinks:
         for records in self._every():
             for some in (records, records[:, [1, 0, 2]])[: 1 + links.both_ways]:
                 found.append(some[np.isin(some[:, column] * relations + some[:, 2], asked)])
-        every = np.concatenate(found)
-        partition = placement.partition_of(every[:, 1 - column])
-        of_partitions = (every[partition == number] for number in range(placement.partitions))
-        return [Known.of(some[:, column], some[:, 2], some[:, 1 - column], relations) for some in of_partitions]
+        return known_in_parts(np.concatenate(found), column, placement, relations)
 
     def _every(self) -> Iterator[Positions]:
         """Yield all links, part by part: positions of both ends, and relations. [links, 3]."""
@@ -69,141 +57,10 @@ class StoredLinks:
             yield self._graph.bucket(divmod(number, partitions)).astype(np.int64)
 
 
-RowsOf = Callable[[int], Tensor]
-"""A function from a partition to the model's output for its vertices, which lasts until the next call."""
-
-
-@dataclass
-class _Direction:
-    """The links whose ranks are counted at one end."""
-
-    given: Tensor  # the rows of the ends that are given [links, width]
-    asked: Positions  # their positions [links]
-    numbers: Positions  # the relations as numbers [links]
-    wanted: Positions  # the positions of the other ends [links]
-    own: Tensor  # the score of each link [links, 1]
-    relation: Tensor | None
-    scores: Callable[..., Tensor]
-    better: np.ndarray  # counts of vertices with a better score, raw and filtered [2, links]
-    equal: np.ndarray  # those with the same score, without the link's own
-
-
-@torch.no_grad()
-def rank_stored(
-    decoder: Decoder,
-    rows_of: RowsOf,
-    links: Links,
-    known: Sequence[tuple[Known, Known]],
-    graph: PartitionedGraph,
-    most: int = SCORES,
-) -> Ranks:
-    """Rank links among all vertices, one partition of them after the other.
-
-    Args:
-        decoder: The decoder.
-        rows_of: The model's output, partition by partition. It is called twice for each.
-        links: The links to rank, between positions.
-        known: The known answers in each partition, see `StoredLinks.known`.
-        graph: The graph.
-        most: The most scores that are computed at one time.
-    """
-    ends = np.unique(np.concatenate([links.src, links.dst]))
-    gathered = _gathered(rows_of, ends, graph)
-    rows = [gathered[torch.from_numpy(np.searchsorted(ends, one))] for one in (links.src, links.dst)]
-    del gathered
-    sides = (
-        _direction(links, (links.src, rows[0]), (links.dst, rows[1]), decoder.destinations),
-        _direction(links, (links.dst, rows[1]), (links.src, rows[0]), decoder.sources),
-    )
-    for partition in range(graph.placement.partitions):
-        candidates, first = rows_of(partition), graph.placement.first(partition)
-        for side, answers in zip(sides, known[partition], strict=True):
-            _count(side, candidates, first, answers, most)
-        del candidates  # so that the rows of the next partition take the same memory
-    raw, filtered = (
-        np.concatenate([middle(side.better[number], side.equal[number]) for side in sides]) for number in (0, 1)
-    )
-    return Ranks(raw, filtered)
-
-
-def _gathered(rows_of: RowsOf, ends: Positions, graph: PartitionedGraph) -> Tensor:
-    """Return the rows of some vertices, whose positions are ascending. [ends, width].
-
-    They take their memory at once, and each partition gives its own back: pieces that stay would lie where the rows of a
-    partition were, and the next one would take new memory.
-    """
-    placement = graph.placement
-    found: Tensor | None = None
-    for partition in range(placement.partitions):
-        first, rows = placement.first(partition), rows_of(partition)
-        if found is None:
-            found = torch.empty(len(ends), rows.shape[1])
-        start, end = np.searchsorted(ends, [first, first + placement.count(partition)])
-        torch.index_select(rows, 0, torch.from_numpy(ends[start:end] - first), out=found[start:end])
-        del rows
-    assert found is not None  # there is a partition at least
-    return found
-
-
-def _direction(
-    links: Links, given: tuple[Positions, Tensor], other: tuple[Positions, Tensor], scores: Callable[..., Tensor]
-) -> _Direction:
-    """Return the links at one end, with the score of each. Both ends are positions with their rows."""
-    relation, own = None if links.relation is None else torch.from_numpy(links.relation), []
-    for start, end in _parts(len(links), OWN_LINKS):
-        some = None if relation is None else relation[start:end]
-        own.append(scores(given[1][start:end], some, other[1][start:end]).diagonal())
-    better, equal = np.zeros((2, 2, len(links)), dtype=np.int64)
-    return _Direction(
-        given=given[1],
-        asked=given[0],
-        numbers=links.numbers,
-        wanted=other[0],
-        own=torch.cat(own)[:, None],
-        relation=relation,
-        scores=scores,
-        better=better,
-        equal=equal,
-    )
-
-
-def _count(side: _Direction, candidates: Tensor, first: int, known: Known, most: int) -> None:
-    """Count the vertices of a partition that score better than, or as well as, each link.
-
-    Args:
-        side: The links.
-        candidates: The rows of the partition. [vertices of the partition, width]
-        first: The position of its first vertex.
-        known: The known answers among its vertices.
-        most: The most scores that are computed at one time.
-    """
-    count = len(candidates)
-    for start, end in _parts(len(side.given), max(1, most // max(1, count))):
-        relation = None if side.relation is None else side.relation[start:end]
-        found, own = side.scores(side.given[start:end], relation, candidates), side.own[start:end]
-        wanted = side.wanted[start:end] - first
-        here = np.flatnonzero((wanted >= 0) & (wanted < count))
-        found[torch.from_numpy(here), torch.from_numpy(wanted[here])] = -torch.inf  # a link is no rival of itself
-        better, equal = counted(torch.gt, found, own).numpy(), counted(torch.eq, found, own).numpy()
-        link, answer = known.look_up(side.asked[start:end], side.numbers[start:end])
-        others = answer - first != wanted[link]
-        link, answer = link[others], answer[others] - first
-        scores, mine = found[torch.from_numpy(link), torch.from_numpy(answer)].numpy(), own.numpy()[link, 0]
-        side.better[:, start:end] += better
-        side.equal[:, start:end] += equal
-        side.better[1, start:end] -= np.bincount(link[scores > mine], minlength=end - start)
-        side.equal[1, start:end] -= np.bincount(link[scores == mine], minlength=end - start)
-
-
-def _parts(count: int, some: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, some):
-        yield start, min(count, start + some)
-
-
 def metrics_of_stored(
     decoder: Decoder, rows_of: RowsOf, links: StoredLinks, split: str, graph: PartitionedGraph, most: int = SCORES
 ) -> dict[str, float]:
     """Return the ranks' metrics of a split, as `lotan.links.ranks` names them; {} if it has no links."""
     assert SPLITS.index(split) != TRAIN
     asked = links.of(split)
-    return rank_stored(decoder, rows_of, asked, links.known(), graph, most).metrics() if len(asked) else {}
+    return rank_in_parts(decoder, rows_of, asked, links.known(), graph.placement, most).metrics() if len(asked) else {}

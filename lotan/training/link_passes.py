@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 
 from lotan.batches.links import LinkBatches
-from lotan.engines.base import Outcome, Pass, run
+from lotan.engines.base import Engine, Outcome, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import DivergedError
-from lotan.links.decoders import PREFIX
+from lotan.links.examples import Links
+from lotan.links.local_pass import train_on_pairs
 from lotan.links.pairs import FULL_BATCH_LINKS, Negatives, Pairs, Scored, score
 from lotan.links.ranks import metrics_of
 from lotan.settings.tasks import LinkPrediction
@@ -26,8 +28,66 @@ from planner.lower import OUTPUT
 from planner.physical import Plan
 
 
-class LinkPasses(Passes):
-    """Runs the passes of one learner that learns to score links.
+class RankedPasses(Passes):
+    """The passes of one learner that learns to score links, whatever engine ranks those of validation and test.
+
+    Args:
+        engine: The engine, with the graph and the plan's stages loaded.
+        learner: The learner, whose job is a link task.
+        task: The task.
+        plan: The plan that the engine has loaded.
+    """
+
+    def __init__(self, engine: Engine, learner: Learner, task: LinkPrediction, plan: Plan) -> None:
+        super().__init__(engine, plan, [learner])
+        assert learner.job.linked is not None
+        assert learner.job.decoder is not None
+        self._task, self._links, self._decoder = task, learner.job.linked.links, learner.job.decoder
+        self._scores = learner.job.scores
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """Rank the links of validation among all vertices."""
+        return [Outcome(evaluation=self._metrics("val"))]
+
+    def end(self, which: Sequence[Learner]) -> None:
+        """Add the metrics of the split "test", of the best weights, to those of the best epoch."""
+        (learner,) = self.learners
+        learner.restore_best()
+        found = metrics(learner.job.loss, self._metrics("test"))
+        learner.state.history[learner.state.stopping.best_epoch - 1]["metrics"] |= found
+        learner.go_on()
+
+    def _metrics(self, split: str) -> np.ndarray:
+        links = self._links.of(split)
+        if not len(links):
+            return statistics_of_links(split, 0, {})
+        is_training = self._decoder.training
+        self._decoder.eval()  # a decoder of the user's own may have dropout
+        try:
+            found = self._ranked(links)
+        finally:
+            self._decoder.train(is_training)
+        return statistics_of_links(split, len(links), found)
+
+    @abstractmethod
+    def _ranked(self, links: Links) -> Mapping[str, float]:
+        """Return the metrics of some links, among all vertices."""
+
+    def _check_finite(self, rows: Tensor) -> None:
+        """Check rows that the model has made.
+
+        Raises:
+            DivergedError: If a number is not finite.
+        """
+        if not bool(torch.isfinite(rows).all()):
+            raise DivergedError(
+                f"epoch {self.learners[0].state.epoch}: the model's rows hold numbers that are not finite. Training diverged: "
+                "lower the learning rate"
+            )
+
+
+class LinkPasses(RankedPasses):
+    """Runs the passes of one learner that learns to score links, on the local engine.
 
     Args:
         engine: The local engine, with the graph and the plan's stages loaded.
@@ -47,12 +107,8 @@ class LinkPasses(Passes):
         plan: Plan | None = None,
         negatives: Negatives | None = None,
     ) -> None:
-        super().__init__(engine, plan or learner.job.plan, [learner])
-        assert learner.job.linked is not None
-        assert learner.job.decoder is not None
-        self._local, self._task, self.batches = engine, task, batches
-        self._links, self._decoder = learner.job.linked.links, learner.job.decoder
-        self._scores = learner.job.scores
+        super().__init__(engine, learner, task, plan or learner.job.plan)
+        self._local, self.batches = engine, batches
         shared = negatives or (None if batches is None else batches.negatives)
         self._negatives = Negatives(self._links, task) if shared is None else shared
 
@@ -110,29 +166,8 @@ class LinkPasses(Passes):
 
         return train_on_pairs(engine, plan, self._pass(epoch, number), scored)
 
-    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
-        """Rank the links of validation among all vertices."""
-        return [Outcome(evaluation=self._metrics("val"))]
-
-    def end(self, which: Sequence[Learner]) -> None:
-        """Add the metrics of the split "test", of the best weights, to those of the best epoch."""
-        (learner,) = self.learners
-        learner.restore_best()
-        found = metrics(learner.job.loss, self._metrics("test"))
-        learner.state.history[learner.state.stopping.best_epoch - 1]["metrics"] |= found
-        learner.go_on()
-
-    def _metrics(self, split: str) -> np.ndarray:
-        links = self._links.of(split)
-        if not len(links):
-            return statistics_of_links(split, 0, {})
-        rows, is_training = self._rows(), self._decoder.training
-        self._decoder.eval()  # a decoder of the user's own may have dropout
-        try:
-            found = metrics_of(self._decoder, rows, links, self._links, self._task.seed, self._scores)
-        finally:
-            self._decoder.train(is_training)
-        return statistics_of_links(split, len(links), found)
+    def _ranked(self, links: Links) -> Mapping[str, float]:
+        return metrics_of(self._decoder, self._rows(), links, self._links, self._task.seed, self._scores)
 
     def _rows(self) -> Tensor:
         """Return the model's output for all vertices, in the graph's order. [vertices, width]."""
@@ -140,37 +175,8 @@ class LinkPasses(Passes):
         a_pass = self._pass(learner.state.epoch)
         handle = run(engine, self.plan, self.plan.evaluate, a_pass, keep=(OUTPUT,)).columns[OUTPUT]
         rows = engine.rows_of(handle)
-        if not bool(torch.isfinite(rows).all()):
-            raise DivergedError(
-                f"epoch {learner.state.epoch}: the model's rows hold numbers that are not finite. Training diverged: lower the "
-                "learning rate"
-            )
+        self._check_finite(rows)
         return rows
-
-
-def train_on_pairs(engine: LocalEngine, plan: Plan, a_pass: Pass, scored: Callable[[Tensor], Scored]) -> Outcome:
-    """Run a training pass whose output rows are scored, and return its gradients with those of the decoder.
-
-    Args:
-        engine: The engine, with a graph loaded.
-        plan: The plan.
-        a_pass: The pass.
-        scored: A function from the output rows to their loss and gradients.
-    """
-    found: list[Scored] = []
-
-    def scoring(rows: Tensor) -> Tensor:
-        found.append(scored(rows))
-        return found[0].rows
-
-    engine.scoring = scoring
-    outcome = run(engine, plan, plan.train, a_pass)
-    of_decoder = {f"{PREFIX}{name}": gradient for name, gradient in found[0].decoder.items()}
-    return replace(
-        outcome,
-        gradients={**outcome.gradients, **of_decoder},
-        statistics=statistics_of_pairs(found[0].loss, found[0].terms),
-    )
 
 
 class LinkPassesOfModels(Passes):

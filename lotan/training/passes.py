@@ -119,14 +119,17 @@ class Passes:
     def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
         return [outcome]
 
-    def _run(self, steps: tuple[Step, ...], epoch: int) -> Sequence[Outcome]:
-        """Run the steps. If the pass is lost, run it again from its first step: the weights are still those before it."""
+    def _run(self, steps: tuple[Step, ...], epoch: int, keep: Sequence[str] = ()) -> Sequence[Outcome]:
+        """Run the steps. If the pass is lost, run it again from its first step: the weights are still those before it.
+
+        Columns in `keep` are in the outcome, and the caller releases them.
+        """
         for attempt in range(1, PASS_ATTEMPTS + 1):
             try:
                 if attempt > 1:
                     self._engine.prepare(self.plan)  # columns that were computed once may be lost as well
                     self.prepared = True
-                return self._outcomes(run(self._engine, self.plan, steps, self._pass(epoch)))
+                return self._outcomes(run(self._engine, self.plan, steps, self._pass(epoch), keep))
             except PassLostError as error:
                 if attempt == PASS_ATTEMPTS:
                     raise

@@ -162,8 +162,13 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         rows = opened.enter_context(row_tables(learner, config))
         engine = opened.enter_context(closing(open_engine(job.needs(config), job.graph, config)))
         engine.load(job.graph, job.plan)
+        if isinstance(config.task, LinkPrediction) and not engine.traits.in_process:
+            from lotan.training.links_on_blocks import open_on_blocks  # here, because the local engine needs no Spark
+
+            yield opened.enter_context(open_on_blocks(engine, learner, config))
+            return
         if isinstance(config.task, LinkPrediction):
-            assert isinstance(engine, LocalEngine)  # the settings refuse others
+            assert isinstance(engine, LocalEngine)
             of_links = _link_batches(job, config)
             if of_links is not None:
                 opened.enter_context(closing(of_links))

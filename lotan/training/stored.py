@@ -15,6 +15,7 @@ from torch import Tensor
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import DivergedError, StorageError
+from lotan.links.local_pass import train_on_pairs
 from lotan.links.pairs import score
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
@@ -37,7 +38,6 @@ from lotan.storage.row_files import RowFiles, Versions, versions_of
 from lotan.storage.stored import Stored
 from lotan.training.checkpoint import LAST
 from lotan.training.learner import Learner, Weights
-from lotan.training.link_passes import train_on_pairs
 from lotan.training.passes import Passes
 from planner.lower import OUTPUT
 

@@ -127,8 +127,12 @@ class Trainer:
             if isinstance(self._settled.task, LinkPrediction):
                 regime = self._settled.regime
                 stored = isinstance(regime, MiniBatch) and regime.is_stored
-                ready = prepare_stored if stored else prepare_links
-                self._job = ready(self.model, self.graph, self._settled, self._decoder)
+                given = self.model, self.graph, self._settled
+                self._job = (
+                    prepare_stored(*given, self._decoder)
+                    if stored
+                    else prepare_links(*given, self._opened, self._decoder)
+                )
                 self._decoder = self._job.decoder
             else:
                 self._job = prepare(self.model, self.graph, self._settled, self._opened)

@@ -15,12 +15,16 @@ from lotan.engines.local.batch_graph import follows_from_sample, load_batch, onl
 from lotan.engines.local.loaded_graph import FromGraph
 from lotan.errors import StageError
 from lotan.graph.arrays import GraphArrays
+from lotan.links.local_pass import train_on_pairs
+from lotan.links.wire import PairScorer, of_model
 from lotan.stages import tensor_names
 from lotan.stages.programs import make_program
 from lotan.stages.randomness import Randomness
 from lotan.stages.saved_values import Memory
 from messenger.jobs import GRADIENT, STATISTICS
 from planner.physical import Plan
+from planner.steps.learned_rows import learned_parameters
+from planner.steps.score import ScoreStep
 
 ToTensor = Callable[[np.ndarray], Tensor]
 
@@ -32,11 +36,20 @@ class BatchRun:
         plan: The plan of a batch.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         to_tensor: A function that makes a tensor of an array from the wire.
+        scorer: What scores the pairs of a link task; None: the task is another.
+
+    Raises:
+        StageError: If the plan scores pairs and there is no scorer, or if it scores none and there is one.
     """
 
-    def __init__(self, plan: Plan, chunk_rows: int | None, to_tensor: ToTensor) -> None:
-        self._plan, self._chunk_rows, self._to_tensor = plan, chunk_rows, to_tensor
+    def __init__(
+        self, plan: Plan, chunk_rows: int | None, to_tensor: ToTensor, scorer: PairScorer | None = None
+    ) -> None:
+        if any(isinstance(step, ScoreStep) for step in plan.train) != (scorer is not None):
+            raise StageError("a plan that scores pairs comes with what scores them, and no other plan does")
+        self._plan, self._chunk_rows, self._to_tensor, self._scorer = plan, chunk_rows, to_tensor, scorer
         memory = Memory()
+        self._learned = learned_parameters(plan)
         self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
 
     def run(
@@ -46,7 +59,7 @@ class BatchRun:
 
         Args:
             tensors: The batch, as `lotan.stages.tensor_names` describes it.
-            parameters: The parameters and buffers of the pass, by name.
+            parameters: The parameters and buffers of the pass, by name. Of learned rows, those of the batch in its order.
             of: The seeds, the epoch and the batch.
 
         Raises:
@@ -54,12 +67,19 @@ class BatchRun:
         """
         engine, plan = LocalEngine(self._chunk_rows), self._plan
         edges, given = self._edges(tensors), self._given(tensors)
-        a_pass = Pass(of.epoch, parameters, of.seed, of.seeds, of.batch)
+        a_pass = Pass(of.epoch, of_model(parameters), of.seed, of.seeds, of.batch)
+        for name in self._learned:
+            if name not in parameters or len(parameters[name]) != len(given.keys):
+                raise StageError(f"a batch of {len(given.keys)} vertices came without their rows of {name!r}")
         with closing(engine):
             engine.turn_to(load_batch(edges, plan, self._chunk_rows, given))
-            found = run(engine, plan, plan.train, a_pass)
+            if self._scorer is None:
+                found = run(engine, plan, plan.train, a_pass)
+            else:
+                scorer, targets = self._scorer, given.counts[0]
+                found = train_on_pairs(engine, plan, a_pass, lambda rows: scorer.score(rows, parameters, targets))
         assert found.statistics is not None  # a training pass always has them
-        gradients = {f"{GRADIENT}{name}": one.contiguous().numpy() for name, one in found.gradients.items()}
+        gradients = {f"{GRADIENT}{name}": _rows(one).contiguous().numpy() for name, one in found.gradients.items()}
         return {**gradients, STATISTICS: found.statistics}
 
     def _given(self, tensors: Mapping[str, np.ndarray]) -> FromGraph:
@@ -85,6 +105,11 @@ class BatchRun:
             raise StageError(f"the edges of a batch of {rows} vertices are no edges among them, by destination")
         columns = (tensors.get(tensor_names.batch_edges(name)) for name in tensor_names.OF_EDGES)
         return sampled_edges(np.arange(rows), src, dst, *columns)
+
+
+def _rows(gradient: Tensor) -> Tensor:
+    """Return a gradient, or the rows of one that is sparse: those of the first vertices of the batch, in its order."""
+    return gradient.values() if gradient.is_sparse else gradient
 
 
 def _of(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:

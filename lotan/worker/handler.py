@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
+from lotan.links.wire import PairScorer
 from lotan.stages import tensor_names
 from lotan.stages.chunk import NOWHERE, Chunk, EdgeBlock, Places, Terms
 from lotan.stages.codec import decode_stage
@@ -75,7 +76,8 @@ class StageHandler:
             raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
         of_run = self._run(run)
         if name == tensor_names.BATCH:
-            of_run.batches = BatchRun(decode_plan(program.get("plan")), rows, _tensor)
+            scorer = PairScorer(program["scorer"]) if "scorer" in program else None
+            of_run.batches = BatchRun(decode_plan(program.get("plan")), rows, _tensor, scorer)
             return
         source_gradients = program.get("source_gradients")
         if source_gradients not in ("summed", "per_edge"):

@@ -203,8 +203,8 @@ class TestAPlanFromTheWire:
 
     def test_a_step_of_another_kind_is_refused(self) -> None:
         plan = self.encoded("GCN")
-        plan["train"][0]["step"] = "ScoreStep"
-        with pytest.raises(StageError, match="the kind of a step is 'ScoreStep'"):
+        plan["train"][0]["step"] = "TotalStep"
+        with pytest.raises(StageError, match="the kind of a step is 'TotalStep'"):
             decode_plan(plan)
 
     def test_arithmetic_that_is_none_is_refused(self) -> None:

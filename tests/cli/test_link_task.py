@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pyspark.sql import SparkSession
 
 from lotan.cli import main, train
 from lotan.cli.options import task_of
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
+from lotan.hosts.jar import JAR
 from lotan.results.trained_model import load
 from lotan.settings.tasks import LinkPrediction
 
@@ -115,3 +117,33 @@ def test_a_saved_model_scores_files_of_pairs_and_ranks(triples: Path, capsys, mo
         capsys.readouterr()
         assert main([*predict, *words]) == 2
         assert error in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_a_knowledge_graph_trains_on_blocks(triples: Path, spark: SparkSession) -> None:
+    """From a folder of tables, which Spark opens."""
+    folder = str(triples / "tables")
+    Graph.read(triples).save(folder)
+    words = [
+        "train",
+        "--graph",
+        folder,
+        "--task",
+        "link",
+        "--negatives",
+        "3",
+        "--epochs",
+        "1",
+        "--model",
+        "lotan.nn:LearnedRows",
+    ]
+    words += ["--hidden", "4", "--batch-size", "2", "--fanouts", "none", "--weight-decay", "0"]
+    reports = [triples / f"{engine}.json" for engine in ("blocks", "local")]
+    for report in reports:
+        more = ["--workers", "1"] if report.stem == "blocks" else []
+        assert main([*words, "--engine", report.stem, *more, "--report", str(report)]) == 0
+    blocks, local = (json.loads(report.read_text()) for report in reports)
+    assert blocks["engine"] == "blocks"
+    assert blocks["epochs"][0]["loss"] == pytest.approx(local["epochs"][0]["loss"], rel=1e-5)

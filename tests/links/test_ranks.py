@@ -62,12 +62,12 @@ def test_ranks_equal_brute_force(relations, monkeypatch):
 
 def test_the_area_is_that_of_scikit_learn(monkeypatch):
     links, rows, decoder = given(0, "dot")
-    drawn = module._other_pairs(links.destinations, 50, links.vertices, 7)
+    drawn = module.other_pairs(links.destinations, 50, links.vertices, 7)
     true = set(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     assert len(drawn) == 50
     assert not true.intersection(map(tuple, drawn.tolist()))
     ask = links.of("test")
-    drawn = module._other_pairs(links.destinations, len(ask), links.vertices, 7)
+    drawn = module.other_pairs(links.destinations, len(ask), links.vertices, 7)
     ends = np.concatenate([np.stack([ask.src, ask.dst], 1), drawn])
     scores = (rows[ends[:, 0]] * rows[ends[:, 1]]).sum(1)
     label = np.arange(len(ends)) < len(ask)

@@ -12,8 +12,9 @@ import lotan
 from lotan.links.decoders import make_decoder
 from lotan.links.examples import link_graph
 from lotan.links.ranks import rank
+from lotan.links.ranks_in_parts import rank_in_parts
 from lotan.storage.partitioned_graph import LinkReader, open_partitioned
-from lotan.storage.ranks import StoredLinks, rank_stored
+from lotan.storage.ranks import StoredLinks
 from tests.links.graphs import columns
 
 
@@ -44,5 +45,5 @@ def test_they_equal_those_in_memory(tmp_path: Path, decoder: str, relations: int
     for split in ("val", "test"):
         wanted = rank(scorer, rows, links.of(split), links).metrics()
         for most in (1 << 20, 20):
-            found = rank_stored(scorer, rows_of, others.of(split), others.known(), stored, most).metrics()
+            found = rank_in_parts(scorer, rows_of, others.of(split), others.known(), placement, most).metrics()
             assert found == pytest.approx(wanted, rel=1e-12), split

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from torch import Tensor
 
 from lotan.engines.action import force, free_java_objects, name_operator, named_jobs, shuffle_bytes, spark_runs
 from lotan.engines.base import Closable, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
-from lotan.engines.blocks.load import Loaded, load_blocks
+from lotan.engines.blocks.load import Loaded, load_blocks, rows_by_id
 from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
@@ -33,6 +34,7 @@ from planner.physical import Plan
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
+from planner.steps.learned_rows import LearnedRowsStep, learned_parameters
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
@@ -40,6 +42,7 @@ from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
+    from lotan.graph.arrays import Ids
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class _Pass:
     reading: Reading
     edges: EdgeSteps
     passing: frozenset[str]  # edge columns that their only reader computes as it goes
+    parameters: Mapping[str, Tensor]
     held: list[Any] = field(default_factory=list)  # RDDs that are persisted until the end of the pass
     read_by_pipes: dict[int, list[PipeStep]] = field(
         default_factory=dict
@@ -114,6 +118,7 @@ class BlocksEngine(Engine):
         self._pass: _Pass | None = None
         self._hoisted: dict[str, Column] = {}  # static columns that were computed once
         self._laid_out = 0  # number of partitions
+        self._graph_of_rows: Graph | None = None  # the graph, if its vertices have learned rows
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
@@ -134,6 +139,7 @@ class BlocksEngine(Engine):
         self._shuffled_before = shuffle_bytes(self.context)
         with named_jobs(self.context, "loading the graph in blocks"):
             self._loaded = load_blocks(self._facade, self.session, graph, plan, partitions, self.settings.chunk_rows)
+        self._graph_of_rows = graph if learned_parameters(plan) else None
         self._commits = Commits(self.link, plan, self.settings.chunk_rows)
         self._take(plan)
         free_java_objects()
@@ -190,6 +196,11 @@ class BlocksEngine(Engine):
         return self._loaded
 
     @property
+    def _ids(self) -> Ids:
+        assert self._graph_of_rows is not None, "the plan has learned rows"
+        return self._graph_of_rows.ids
+
+    @property
     def _run(self) -> Commits:
         assert self._commits is not None, "no graph is loaded"
         return self._commits
@@ -226,7 +237,7 @@ class BlocksEngine(Engine):
         """Begin a pass: offer the parameters to the workers."""
         hold = self._hold if self._in_one_heap else None
         edges = EdgeSteps(self._graph, a_pass.randomness, self.settings.shuffled, hold)
-        self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps))
+        self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps), a_pass.parameters)
         self._run.begin(steps, a_pass)
 
     @named
@@ -293,6 +304,14 @@ class BlocksEngine(Engine):
         rows = self._facade.totalGradient(*given, self.settings.shuffled)
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
+
+    @named
+    def learned_rows(self, step: LearnedRowsStep) -> Column:
+        """Send the rows of a parameter from this process to the vertices. They are evaluated, and not trained, here."""
+        rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
+        attached = self._facade.attach(self._graph.blocks, rows_by_id(self.session, self._ids, rows)._jdf)
+        self._keep(attached, [step.output.name])
+        return Column(attached, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
         """Note the columns of a collection. Nothing moves yet: a pipe picks the rows as it sends them."""
@@ -385,7 +404,10 @@ class BlocksEngine(Engine):
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """Compute everything by one job, and return the results that the stages committed."""
+        sharing = Counter(id(handle.made) for handle in kept.values() if handle.made is not None)
         for handle in kept.values():
+            if sharing.pop(id(handle.made), 0) > 1:  # else each of these columns would run the stage once more
+                self._hold(handle.made)
             self._facade.persist(handle.rows)
             self._read(handle)
         ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]

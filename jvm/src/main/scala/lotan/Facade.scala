@@ -377,6 +377,9 @@ object Facade {
   /** Returns a column as a table of `id` and `values`. */
   def table(graph: LoadedGraph, column: RDD[Rows]): DataFrame = Table(graph.blocks, column)
 
+  /** Returns a table of `id` and `values` as a column, lazily (`Attached`). */
+  def attach(graph: LoadedGraph, table: DataFrame): RDD[Rows] = Attached(graph.blocks, table)
+
   /** Unpersists an RDD, and deletes its files. */
   def release(column: RDD[_]): Unit = {
     val _ = column.unpersist(blocking = false)

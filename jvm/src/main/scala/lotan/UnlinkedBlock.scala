@@ -77,7 +77,7 @@ private object UnlinkedBlock {
       vertexParts: Iterator[Parcel],
       edgeParts: Iterator[Parcel]
   ): UnlinkedBlock = {
-    val (ids, columns) = vertices(vertexParts.to(ArrayBuffer), text, columnCount)
+    val (ids, columns) = vertices(vertexParts.toSeq, text, columnCount)
     val parts = edgeParts.to(ArrayBuffer)
     val sources = Ids.concat(parts.map(_.ids.head).toSeq, text).distinct
     val owners = Array.tabulate(sources.size)(sources.partition(_, placement))
@@ -104,8 +104,9 @@ private object UnlinkedBlock {
     row
   }
 
-  private def vertices(parts: ArrayBuffer[Parcel], text: Boolean, columnCount: Int): (Ids, Array[Rows]) = {
-    val arrived = Ids.concat(parts.map(_.ids.head).toSeq, text)
+  /** The ids of vertices that have arrived, sorted, and their columns. */
+  def vertices(parts: Seq[Parcel], text: Boolean, columnCount: Int): (Ids, Array[Rows]) = {
+    val arrived = Ids.concat(parts.map(_.ids.head), text)
     val ids = arrived.distinct
     val order = Array.fill(ids.size)(-1) // where the vertex of each row arrived
     for (i <- 0 until arrived.size) {
@@ -119,7 +120,7 @@ private object UnlinkedBlock {
       s"columns of vertices have different widths: ${widths.map(_.mkString("(", ", ", ")")).mkString(" and ")}"
     )
     val found = widths.headOption.getOrElse(Seq.fill(columnCount)(1)) // an empty partition cannot know, and need not
-    (ids, split(Array.concat(parts.map(_.values).toSeq: _*), order, found))
+    (ids, split(Array.concat(parts.map(_.values): _*), order, found))
   }
 
   /** One table of columns side by side into one array each, sorted. */

@@ -1,0 +1,101 @@
+"""The links of a graph in Spark: what the driver holds of them, and the tables along which messages pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
+from lotan.graph.column_names import BARE, EDGE_SPLIT, RELATION, ColumnNames
+from lotan.graph.columns import edge_columns, vertex_columns
+from lotan.graph.frames import Tables, split_of, standard_edges, standard_vertices, wide
+from planner.spec import SPLITS
+
+Splits = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.int8]]
+"""A function from the keys of both ends of edges to the splits that a hash draws for them."""
+
+
+def ids_of(tables: Tables, names: ColumnNames) -> Ids:
+    """Return the ids of the vertices, ascending. Nothing else is collected. [vertices].
+
+    Raises:
+        GraphError: there are no vertices, or an id is null.
+    """
+    vertices = standard_vertices(tables[0], replace(names, features=(), label=None, split=None, batch=None))
+    ids = vertex_columns(vertices.select("id").toArrow(), BARE).ids
+    found: Ids = ids[order_of_ids(ids)]
+    return found
+
+
+def link_columns(tables: Tables, names: ColumnNames, ids: Ids) -> EdgeColumns:
+    """Return the ends of all edges, and their types, splits and relations if they have some. Nothing else is collected.
+
+    Args:
+        tables: the tables.
+        names: the names of their columns, with those that link tasks read.
+        ids: the ids of the vertices.
+
+    Raises:
+        GraphError: a column is missing or has a bad value.
+    """
+    vertices = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], replace(names, weight=None, edge_features=None), vertices).drop("weight")
+    typed = None if names.edge_type is None else "edge_type"
+    chosen = replace(BARE, edge_type=typed).with_links().present_edges(edges.columns)
+    return edge_columns(edges.toArrow(), chosen, ids)
+
+
+def message_tables(
+    tables: Tables, names: ColumnNames, relations: tuple[int | str, ...], drawn: Splits | None = None
+) -> Tables:
+    """Return the vertices, all of which are of training, and the edges of training, along which messages pass.
+
+    Args:
+        tables: the tables.
+        names: the names of their columns, with those that link tasks read. Their values were checked.
+        relations: the relations by their numbers, which are the types of edges that have no others.
+        drawn: the function that draws splits; None: the edges have a column of them.
+
+    Returns:
+        The vertices have id, features and split. The edges have src, dst and weight; and edge_attr and edge_type if there
+        are attributes, and types or relations. Reverses are not among them.
+    """
+    vertices = standard_vertices(tables[0], replace(names, label=None, split=None, batch=None, vertex_weight=None))
+    edges = standard_edges(tables[1], names, vertices)
+    if drawn is None:
+        train = split_of(edges, ColumnNames(split=EDGE_SPLIT)) == SPLITS[0]
+        edges = edges.where(train)
+    else:
+        edges = _of_training(edges, drawn)
+    if names.edge_type is None and relations:
+        edges = _numbered(edges, relations)
+    kept = [name for name in ("src", "dst", "weight", "edge_attr", "edge_type") if name in edges.columns]
+    return vertices.select("id", "features", F.lit(SPLITS[0]).alias("split")), edges.select(*kept)
+
+
+def _of_training(edges: DataFrame, drawn: Splits) -> DataFrame:
+    """Return the edges that a hash puts into the split of training."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            ends = (rows.column(name).to_numpy().astype(np.int64, copy=False) for name in ("src_key", "dst_key"))
+            yield rows.filter(pa.array(drawn(*ends) == 0))
+
+    keys = [F.xxhash64(wide(edges, end)).alias(f"{end}_key") for end in ("src", "dst")]
+    keyed = edges.select("*", *keys)
+    return keyed.mapInArrow(run, keyed.schema).drop("src_key", "dst_key")
+
+
+def _numbered(edges: DataFrame, relations: tuple[int | str, ...]) -> DataFrame:
+    """Return edges with the numbers of their relations as types."""
+    spark: SparkSession = edges.sparkSession
+    names = pa.table({"name": pa.array(list(relations)), "edge_type": pa.array(np.arange(len(relations)))})
+    numbers = F.broadcast(spark.createDataFrame(names))
+    given = "string" if isinstance(relations[0], str) else "bigint"
+    return edges.join(numbers, F.col(RELATION).cast(given) == F.col("name")).drop("name")

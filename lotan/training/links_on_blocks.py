@@ -1,0 +1,115 @@
+"""The passes of a link task on the blocks engine: batches in workers, and ranks among rows that come chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.batches.links_on_spark import SparkLinkBatches
+from lotan.engines.base import Engine, Outcome
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.rows_in_parts import RowsInParts
+from lotan.graph.arrays import Ids
+from lotan.links.examples import Known, Links
+from lotan.links.memory import ranked_rows
+from lotan.links.ranks import area_beside, other_pairs
+from lotan.links.ranks_in_parts import Parts, RowsOf, gathered, known_in_parts, rank_in_parts
+from lotan.links.wire import encode_scorer
+from lotan.settings.config import TrainerConfig
+from lotan.settings.tasks import LinkPrediction
+from lotan.training.learner import Learner
+from lotan.training.link_passes import RankedPasses
+from planner.lower import OUTPUT
+
+
+@contextmanager
+def open_on_blocks(engine: Engine, learner: Learner, config: TrainerConfig) -> Iterator[BlocksLinkPasses]:
+    """Open the passes of a link task on the blocks engine.
+
+    Args:
+        engine: The engine, with the graph and the plan's stages loaded.
+        learner: The learner, whose job is a link task in mini-batches.
+        config: The settings of the run.
+    """
+    job, task = learner.job, config.task
+    assert isinstance(engine, BlocksEngine)  # the settings refuse others
+    assert isinstance(task, LinkPrediction)
+    assert job.linked is not None
+    assert job.batch is not None
+    scorer = encode_scorer(task, job.loss.outputs, job.linked.links.relations, job.scores)
+    with closing(SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer)) as batches:
+        yield BlocksLinkPasses(engine, learner, task, batches)
+
+
+class BlocksLinkPasses(RankedPasses):
+    """Runs the passes of one learner that learns to score links.
+
+    An evaluation computes the rows of all vertices on the engine, layer by layer. They come to this process in chunks, one
+    at a time, and links are ranked among each. This process holds the rows of the ends of the ranked links beside it.
+
+    Args:
+        engine: The engine, with the graph and the plan's stages loaded.
+        learner: The learner, whose job is a link task.
+        task: The task.
+        batches: The mini-batches of links.
+    """
+
+    def __init__(self, engine: BlocksEngine, learner: Learner, task: LinkPrediction, batches: SparkLinkBatches) -> None:
+        super().__init__(engine, learner, task, learner.job.plan)
+        assert learner.job.linked is not None
+        self._blocks, self.batches = engine, batches
+        self._ids: Ids = learner.job.linked.ids
+        chunk = ranked_rows(learner.job.loss.outputs)
+        self._division = Parts(self._links.vertices, max(1, -(-self._links.vertices // chunk)))
+
+    def train(self) -> Generator[Sequence[Outcome], None, None]:
+        """Run the training passes that are left of the next epoch, and yield the result of each."""
+        state, batches = self.learners[0].state, self.batches
+        assert batches is not None
+        epoch, first = state.epoch + 1, state.part.batches
+        for outcome in batches.outcomes(epoch, lambda number: self._pass(epoch, number), first=first):
+            yield [outcome]
+
+    def _ranked(self, links: Links) -> Mapping[str, float]:
+        engine, (learner,) = self._blocks, self.learners
+        outcome = self._run(self.plan.evaluate, learner.state.epoch, keep=(OUTPUT,))[0]
+        handle = outcome.columns[OUTPUT]
+        try:
+            with RowsInParts(engine, engine.read(handle), self._ids, self._division) as rows:
+                return self._metrics_of(links, lambda part: self._checked(rows.of(part)))
+        finally:
+            engine.release(handle)
+
+    def _checked(self, rows: np.ndarray) -> Tensor:
+        found = torch.from_numpy(rows)
+        self._check_finite(found)
+        return found
+
+    def _metrics_of(self, links: Links, rows_of: RowsOf) -> dict[str, float]:
+        known = self._known(links)
+        found = rank_in_parts(self._decoder, rows_of, links, known, self._division, self._scores).metrics()
+        if links.relation is not None:
+            return found
+        pairs = other_pairs(self._links.destinations, len(links), links.vertices, self._task.seed)
+        ends = np.unique(np.concatenate([links.src, links.dst, pairs.reshape(-1)]))
+        rows = gathered(rows_of, ends, self._division)
+        places = [np.searchsorted(ends, one) for one in (links.src, links.dst, pairs)]
+        auc = area_beside(self._decoder, rows, (places[0], places[1]), places[2], self._scores)
+        return found | {"auc": auc}
+
+    def _known(self, links: Links) -> list[tuple[Known, Known]]:
+        """Return the known answers of links in each chunk: the destinations of their sources, and the reverse."""
+        every = self._links
+        records = np.stack([every.src, every.dst, every.numbers], axis=1)
+        if every.both_ways:
+            records = np.concatenate([records, records[:, [1, 0, 2]]])
+        both = []
+        for column, given in enumerate((links.src, links.dst)):
+            asked = np.unique(given * links.relations + links.numbers)
+            some = records[np.isin(records[:, column] * links.relations + records[:, 2], asked)]
+            both.append(known_in_parts(some, column, self._division, links.relations))
+        return list(zip(*both, strict=True))
