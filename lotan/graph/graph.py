@@ -415,7 +415,7 @@ class Graph(GraphContent):
             return self
         if task not in self._variants:
             graph = Graph._of(self._source, self.undirected, task)
-            graph.__dict__["kept"] = self.kept  # nothing in it depends on labels
+            graph.__dict__["kept"], graph._mapped = self.kept, self._mapped  # nothing in it depends on labels
             if self._source.tables is None:
                 graph.__dict__["_arrays"] = self._with_labels(task)
             self._variants[task] = graph
@@ -433,7 +433,7 @@ class Graph(GraphContent):
 
     def _with_labels(self, task: Task) -> GraphArrays:
         """Return the arrays with labels for a task, which are read again: those that the graph has may have lost digits."""
-        vertices = self._source.read()[0]
+        vertices = self._source.read(self._mapped)[0]
         settled = settle(vertices.label, task, vertices.ids)
         order = np.argsort(vertices.ids, kind="stable")
         return replace(self.arrays(), label=settled.label[order], classes=settled.classes)
@@ -443,7 +443,7 @@ class Graph(GraphContent):
         """The sizes that the Planner needs. For a graph in Spark they take two jobs, or three if vertices have types."""
         types = None if self.vertex_types is None else len(self.vertex_types.relations)
         if self._source.tables is None:
-            found = self.arrays().statistics
+            found = replace(self.arrays().statistics, in_files=self.reads_in_parts)
             of_edges = self.arrays().edge_type
             if types is None or of_edges is None:
                 return found
@@ -468,7 +468,8 @@ class Graph(GraphContent):
         """Return `statistics`, but for files an upper bound from their footers, which is known without reading rows."""
         if self._source.files is None:
             return self.statistics
-        return self._source.files.estimate(self._source.names, self.undirected)
+        found = self._source.files.estimate(self._source.names, self.undirected)
+        return replace(found, in_files=self.reads_in_parts)
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the graph as a directory of Parquet, which `read` reads.
