@@ -120,7 +120,8 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
-    return reading_bytes(statistics) + columns + kept + scratch + turned + _learned_held(plan, statistics)
+    graph = reading_bytes(replace(statistics, in_files=False))
+    return graph + columns + kept + scratch + turned + _learned_held(plan, statistics)
 
 
 def _learned_held(plan: Plan, statistics: Statistics) -> int:
