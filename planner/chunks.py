@@ -42,6 +42,9 @@ SAVED_BYTES = 1 << 30
 SLICE_BYTES = 128 << 20
 """The memory of "local" for the part of a column in files that a sum over edges reads. Bytes."""
 
+PART_BYTES = 32 << 20
+"""The memory for an array in a file while it is read or written from its beginning to its end. Bytes."""
+
 LEAST_SLICE = 16
 """The numbers of each row in such a part, even if they take more than `SLICE_BYTES`: with fewer, the edges cost more than
 the rows."""

@@ -135,6 +135,10 @@ class Planned:
         """
         return replace(self, draft=replace(self.draft, options=replace(self.options, **changes)))
 
+    def with_plan(self, plan: Plan) -> Planned:
+        """Return the same with a plan that has the same steps in another order."""
+        return replace(self, draft=replace(self.draft, plan=plan))
+
 
 def compile_plan(
     train: Spec,

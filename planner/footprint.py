@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from planner.chunks import CHUNK_ROWS, slice_width
+from planner.chunks import CHUNK_ROWS, PART_BYTES, slice_width
 from planner.estimate import column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes
 from planner.layout import Layout
@@ -21,6 +21,7 @@ from planner.scratch import NUMBER_BYTES, rows_in_hand, scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep
+from planner.steps.edge_step import EdgeStep
 from planner.steps.learned_rows import learned_parameters
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
@@ -36,6 +37,10 @@ PACKED = 32 * MIB  # bytes of a task that sorts rows by partition, see `Packing`
 SENT = 128 << 10  # bytes of a task for each partition that it writes rows for: buffers of Spark's files, and our own
 FEATURE_COPIES = 2  # copies of the features in this process while they are read
 LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorted, and both directions' matrices
+READ_EDGE_BYTES = 56  # the same while edges are read and sorted, if they then lie in a file
+SUMMED_EDGE_BYTES = 40  # the same of both directions' matrices alone, and of one more while it is made
+ENDS_BYTES = 16  # the two ends of an edge in files
+PARTS_READ = 4  # parts of features in memory while they are read: as they came, as numbers, and in the file
 LOCAL_VERTEX_BYTES = 40
 COPIED_BYTES = 32 * MIB  # parts of columns in files that threads copy at one time
 KEPT_PER_CALL = 2  # copies of the output of a call on edges: one saved for backward, and a gradient
@@ -53,6 +58,10 @@ ROWS_HEAP = 320 * MIB  # Spark's own heap on rows, with generated operators and 
 ROW_COPIES = 3  # copies of columns in that heap: held, and passed on by operators; fitted to one graph
 GAPS = 1.2  # measured peak on local, divided by `local_bytes`; the cause was not found
 MOST_GAPS = 1.5  # the same where a limit has to hold: 1.1 was measured for GCN, 1.45 for GAT
+SUM_GAPS = (
+    1.1  # the same of a plan whose columns lie in files, and that sums over edges alone: 0.8 to 0.95 were measured
+)
+MARGIN = 1.1  # how far these bounds are above what is expected
 GARBAGE = 1.5  # heap size, divided by reachable bytes: large arrays need room in one piece
 
 
@@ -70,6 +79,7 @@ class Footprint:
     # least limit under which no column lies in a file; None: the engine decides that as it runs
     in_memory: int | None = None
     on_disk: int = 0  # bytes of columns and saved values in files under a lesser limit
+    alone: bool = True  # False: the run holds more than the graph and what its plan makes, such as batches or scores
 
     def spills(self, limit: int | None) -> bool:
         """Return True if it is sure that columns lie in files under a limit."""
@@ -88,9 +98,9 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
         return Footprint(
             engine,
             peak=DRIVER_BYTES + int(GAPS * total),
-            least=DRIVER_BYTES + int(MOST_GAPS * min(least, total)),
+            least=DRIVER_BYTES + int(local_gaps(plan) * min(least, total)),
             in_memory=DRIVER_BYTES + int(MOST_GAPS * total),
-            on_disk=local_columns(plan, statistics) + _kept_in_chunks(plan, statistics),
+            on_disk=local_columns(plan, statistics) + _kept_in_chunks(plan, statistics) + graph_on_disk(statistics),
         )
     of_rows = _learned_held(plan, statistics)  # in the process of the driver
     fixed = fixed_bytes(layout.crew) + of_rows
@@ -109,11 +119,12 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
 
 def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Return the bytes of a graph in this process and of training on it, if all of them are in memory."""
-    kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
+    kept = sum(stage_kept(stage, within, statistics) for stage, within in trained_stages(plan))
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
-    return reading_bytes(statistics) + columns + kept + scratch + turned + _learned_held(plan, statistics)
+    graph = reading_bytes(replace(statistics, in_files=False))
+    return graph + columns + kept + scratch + turned + _learned_held(plan, statistics)
 
 
 def _learned_held(plan: Plan, statistics: Statistics) -> int:
@@ -127,28 +138,50 @@ def learned_bytes(plan: Plan, statistics: Statistics) -> int:
 
 
 def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Return the bytes on local if columns and saved values lie in files.
-
-    These are the graph, the chunks that threads work on, and what a step has in hand. A sum over edges has a slice of
-    its column. A step that reads edges itself has all its columns, and saves values for backward in memory.
-    """
-    stay = [column for column in plan.static_columns if column.name != "features"]  # features are part of the graph
-    of_edges = [(stage, within) for stage, within in trained_stages(plan) if stage.edge_sets]
-    kept = sum(_local_kept(stage, within, statistics) for stage, within in of_edges)
-    turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
+    """Return the bytes on local if columns and saved values lie in files: the floor, and what a step has in hand."""
     in_hand = [
-        _step_in_hand(plan, step, sizes, statistics, layout)
+        step_in_hand(plan, step, sizes, statistics, layout)
         for steps in plan.passes
         for sizes in [columns_bytes(plan, steps, statistics)]
         for step in steps
     ]
+    return max(reading_bytes(statistics), local_floor(plan, statistics, layout) + max(in_hand, default=0))
+
+
+def local_floor(plan: Plan, statistics: Statistics, layout: Layout) -> int:
+    """Return the bytes that are in memory on local throughout a run whose columns and saved values lie in files.
+
+    These are the graph, the chunks that threads work on, and what a step that reads edges itself saves for backward.
+    """
+    stay = [column for column in plan.static_columns if column.name != "features"]  # features are part of the graph
+    of_edges = [(stage, within) for stage, within in trained_stages(plan) if stage.edge_sets]
+    kept = sum(stage_kept(stage, within, statistics) for stage, within in of_edges)
+    turned = sum(LOCAL_EDGE_BYTES * statistics.edge_count(edges) for edges in reversed_sets(plan))
     static = sum(column_bytes(column, statistics) for column in stay) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
-    copied = COPIED_BYTES + _learned_held(plan, statistics)
-    return reading_bytes(statistics) + static + kept + turned + max(in_hand, default=0) + scratch + copied
+    graph = _graph_held(plan, statistics) if statistics.in_files else reading_bytes(statistics)
+    return graph + static + kept + turned + scratch + COPIED_BYTES + _learned_held(plan, statistics)
 
 
-def _step_in_hand(plan: Plan, step: Step, sizes: Mapping[str, int], statistics: Statistics, layout: Layout) -> int:
+def local_gaps(plan: Plan) -> float:
+    """Return the measured peak on local under a limit, divided by what was estimated: an upper bound."""
+    return MOST_GAPS if _reads_edges(plan) else SUM_GAPS
+
+
+def _reads_edges(plan: Plan) -> bool:
+    """Return True if some step reads edges itself, and not only sums over them."""
+    steps = (step for steps in plan.passes for step in steps)
+    return any(isinstance(step, EdgeStep) for step in steps) or any(stage.edge_sets for stage in plan.stages)
+
+
+def _graph_held(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of a graph in memory while it is trained on, if features and the ends of edges lie in files."""
+    of_edge = LOCAL_EDGE_BYTES if _reads_edges(plan) else SUMMED_EDGE_BYTES
+    of_edge += FEATURE_COPIES * 4 * statistics.edge_data.numbers
+    return of_edge * statistics.edges + LOCAL_VERTEX_BYTES * statistics.vertices
+
+
+def step_in_hand(plan: Plan, step: Step, sizes: Mapping[str, int], statistics: Statistics, layout: Layout) -> int:
     """Return the bytes of the columns in files that a step of a pass has in hand at one time.
 
     Args:
@@ -164,15 +197,19 @@ def _step_in_hand(plan: Plan, step: Step, sizes: Mapping[str, int], statistics: 
         width = row_bytes(step.output) // NUMBER_BYTES
         summed = NUMBER_BYTES * statistics.vertices * slice_width(statistics.vertices, width)
         return summed + int(part * sizes.get(step.output.name, 0))
-    if isinstance(step, PipeStep) and not plan.stage(step.stage).edge_sets:
-        return int(part * touched)
-    return touched
+    return int(part * touched) if works_in_parts(plan, step) else touched
+
+
+def works_in_parts(plan: Plan, step: Step) -> bool:
+    """Return True if a step on local reads and writes columns in files part by part."""
+    chunked = isinstance(step, PipeStep) and not plan.stage(step.stage).edge_sets
+    return chunked or isinstance(step, PropagateStep)
 
 
 def _kept_in_chunks(plan: Plan, statistics: Statistics) -> int:
     """Return the bytes of the saved values of stages that run in chunks."""
     stages = [(stage, within) for stage, within in trained_stages(plan) if not stage.edge_sets]
-    return sum(_local_kept(stage, within, statistics) for stage, within in stages)
+    return sum(stage_kept(stage, within, statistics) for stage, within in stages)
 
 
 def local_columns(plan: Plan, statistics: Statistics) -> int:
@@ -203,12 +240,20 @@ def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
 
 def reading_bytes(statistics: Statistics) -> int:
     """Return the bytes of a graph while this process reads and sorts it, without the bytes of training."""
-    of_vertex = FEATURE_COPIES * 4 * statistics.width + LOCAL_VERTEX_BYTES
-    of_edge = FEATURE_COPIES * 4 * statistics.edge_data.numbers + LOCAL_EDGE_BYTES
-    return of_vertex * statistics.vertices + of_edge * statistics.edges
+    of_vertex = LOCAL_VERTEX_BYTES + (0 if statistics.in_files else FEATURE_COPIES * 4 * statistics.width)
+    of_edge = READ_EDGE_BYTES if statistics.in_files else LOCAL_EDGE_BYTES
+    of_edge += FEATURE_COPIES * 4 * statistics.edge_data.numbers
+    parts = PARTS_READ * PART_BYTES if statistics.in_files else 0
+    return of_vertex * statistics.vertices + of_edge * statistics.edges + parts
 
 
-def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int:
+def graph_on_disk(statistics: Statistics) -> int:
+    """Return the bytes of features and of edges' ends in files: as they were read, and in the order of a plan."""
+    edges = statistics.edges + statistics.edge_count("self_loops")
+    return 2 * (4 * statistics.width * statistics.vertices + ENDS_BYTES * edges) if statistics.in_files else 0
+
+
+def stage_kept(stage: Stage, within: int | None, statistics: Statistics) -> int:
     """Return the bytes of a stage's saved values on local, and of the gradients that backward makes of them."""
     if not stage.edge_sets:
         return statistics.rows_within(within) * saved_row_bytes(stage)

@@ -17,6 +17,7 @@ class Layout:
     cores: int = 2
     chunk_rows: int | None = None  # most vertices in a chunk; None: the engine's default
     shuffled: bool = False  # True if partitions lie in several JVMs
+    within: int | None = None  # bytes of a process some of whose columns lie in files; None: none does
     in_turn: bool = False  # True if sums over edges read other partitions one at a time, in one JVM
 
     @property

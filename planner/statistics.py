@@ -51,6 +51,8 @@ class Statistics:
     relations: tuple[int, ...] = field(default=(), repr=False)  # number of edges of each type; (): not counted
     # for a sampled batch: the estimated vertices within each level, and the edges that end there; see planner.regime
     sampled: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    # True if features and the ends of edges lie in files of the process, or can be read there part by part
+    in_files: bool = field(default=False, compare=False, repr=False)
 
     @property
     def targets(self) -> Targets:

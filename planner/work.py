@@ -34,7 +34,7 @@ class Work:
     draws: float = 0.0  # random numbers that are drawn
     autograd_numbers: float = 0.0  # numbers that operators make in stages run by autograd, such as all stages on edges
     parameter_numbers: float = 0.0  # numbers of parameters' gradients that partitions or groups of chunks hand in
-    spilled_bytes: float = 0.0  # bytes that workers write to a file and read back
+    spilled_bytes: float = 0.0  # bytes that are written to a file and read back
 
     def __add__(self, other: Work) -> Work:
         return Work(*map(add, _counts(self), _counts(other)))

@@ -230,6 +230,17 @@ class Engine(Observed, ABC):
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Begin a pass. It is called before the first of `steps`."""
 
+    def load_columns(self, number: int, held: dict[str, Handle]) -> None:
+        """Bring columns into memory before a step of the pass, by its number. An engine that moves none does nothing.
+
+        Args:
+            number: The number of the step.
+            held: The handles of the pass by name, in which those of moved columns are replaced.
+        """
+
+    def store_columns(self, number: int, held: dict[str, Handle]) -> None:
+        """Move columns to files after a step of the pass: the counterpart of `load_columns`."""
+
     @abstractmethod
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """End a pass after its last step: compute everything that is still lazy, and return the results that stages committed."""
@@ -280,11 +291,13 @@ def run(
     try:
         if watch is not None:
             watch(None, {})
-        for step, last_reads in zip(steps, last_uses(steps, keep), strict=True):
+        for number, (step, last_reads) in enumerate(zip(steps, last_uses(steps, keep), strict=True)):
+            engine.load_columns(number, walk.held)
             walk.take(step)
             if watch is not None:
                 watch(step, walk.held)
             walk.drop(last_reads)
+            engine.store_columns(number, walk.held)
         kept = {name: walk.get(name) for name in keep}
         outcome = engine.finish(kept)
         walk.drop([name for name in walk.held if name not in kept])

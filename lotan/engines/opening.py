@@ -46,13 +46,17 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     from lotan.memory.free import free_memory
     from lotan.memory.limit import MemoryLimit
     from lotan.memory.mapped import check_room
+    from planner.holding import Budget
 
     limit, whole = MemoryLimit.of(config).bytes, needs.in_memory or needs.least
     if on_disk := needs.spills(limit):
         check_room(needs.on_disk)
     spare = None if limit is None else max(0, limit - whole)
     keeps_freed = limit is None and ROOM_TO_KEEP * needs.peak <= free_memory()
-    return LocalEngine(config.chunk_rows, spare=spare, on_disk=on_disk, keeps_freed=keeps_freed)
+    budget = None  # batches and scores take memory that no plan of columns knows
+    if limit is not None and on_disk and needs.alone:
+        budget = Budget(limit, MemoryLimit.of(config).layout(ENGINES[needs.engine], None))
+    return LocalEngine(config.chunk_rows, spare=spare, on_disk=on_disk, keeps_freed=keeps_freed, budget=budget)
 
 
 def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:
@@ -194,10 +198,19 @@ def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iter
         needs: The footprint of what will be run, which sizes the heap of a new session; None: not known.
     """
     from lotan.memory.limit import MemoryLimit
+    from lotan.memory.mapped import check_room
 
     limit, engine = MemoryLimit.of(config), config.engine
     fits = graph.origin != "files" or engine == "local"
     if fits or (engine == "auto" and fits_in_memory(graph.estimate(), limit.bytes)):
+        if (
+            needs is not None
+            and ENGINES[needs.engine].in_process
+            and needs.spills(limit.bytes)
+            and graph.reads_in_parts
+        ):
+            check_room(needs.on_disk)
+            graph = graph.in_files()
         yield graph
         return
     from lotan.hosts.spark_session import SparkSettings, open_spark

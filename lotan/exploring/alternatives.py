@@ -149,7 +149,8 @@ def _alternative(
 ) -> Alternative:
     plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config)
     needs = limit.needs(traits, plan, job.statistics, config.partitions)
-    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config)), needs)
+    below = limit.bytes if job.batch is None and job.scored is None else None
+    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config)), needs, below)
     passes = plan.epoch(config.eval_every == 1)
     chosen = traits.name == job.engine.name and asked.alone
     return Alternative(

@@ -14,7 +14,6 @@ import torch
 from lotan.engines.base import Engine, Handle, Pass, run
 from lotan.engines.observed import Extent
 from lotan.engines.opening import open_engine
-from lotan.memory.limit import MemoryLimit
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
@@ -100,8 +99,7 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         # Steps come last, because an engine may stop running several at once.
         found = {name: Ran(statistics.median(taken[name]), *bench.steps(walks[name], epochs)) for name in walks}
     totals = [Measure(TITLES[name], "seconds", cost(walks[name]).seconds, ran.seconds) for name, ran in found.items()]
-    needs = job.needs(config)
-    totals.append(Measure("peak memory", "bytes", MemoryLimit.of(config).peak(needs), sum(watch.peak.values())))
+    totals.append(Measure("peak memory", "bytes", job.peak_bytes(config), sum(watch.peak.values())))
     totals += [one for name, walk in walks.items() for one in _moved(job, name, walk, moved[name])]
     return Analysis(job, tuple(totals), found)
 

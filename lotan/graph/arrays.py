@@ -12,6 +12,8 @@ import numpy.typing as npt
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.graph.given_labels import GivenLabels, settle
 from lotan.graph.row_keys import vertex_keys
+from lotan.graph.sorted_edges import sort_ends
+from lotan.memory.mapped import MappedMemory, parts
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.spec import SPLITS, Task
@@ -104,7 +106,8 @@ class GraphArrays:
         return Profile(
             out_degrees=_in_classes(out),
             in_degrees=_in_classes(into),
-            density=float(np.count_nonzero(self.features) / max(1, self.features.size)),
+            density=sum(np.count_nonzero(self.features[some]) for some in parts(self.features))
+            / max(1, self.features.size),
             in_edges=tuple(np.bincount(np.frexp(out)[1], weights=into).astype(int).tolist()),
         )
 
@@ -132,7 +135,11 @@ def _in_classes(counts: Positions) -> Degrees:
 
 
 def assemble(
-    vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False, task: Task | None = None
+    vertices: VertexColumns,
+    edges: EdgeColumns,
+    undirected: bool = False,
+    task: Task | None = None,
+    mapped: MappedMemory | None = None,
 ) -> GraphArrays:
     """Sort vertices and edges, replace the ids of edges by positions, and make classes or targets of the labels.
 
@@ -141,8 +148,10 @@ def assemble(
         edges: the edges as they were given.
         undirected: if True, missing reverses of edges are added (default: False).
         task: the user's task, which says what labels are; None if labels are to tell (default: None).
+        mapped: files, in which the features and the ends of edges shall lie; None: they lie in memory (default: None).
 
     Raises:
+        EngineError: the disk is full.
         GraphError: there are no vertices, an id occurs twice, an edge's end is no vertex, or labels do not fit the task.
     """
     if len(vertices.ids) == 0:
@@ -155,15 +164,26 @@ def assemble(
     if undirected:
         src, dst, missing = _add_reverses(src, dst, len(ids))
         columns = [None if column is None else np.concatenate([column, column[missing]]) for column in columns]
-    by_destination = np.lexsort((*edge_order(*columns), src, dst))
-    weight, attributes, types = (None if column is None else column[by_destination] for column in columns)
+    if any(column is not None for column in columns):
+        by_destination = np.lexsort((*edge_order(*columns), src, dst))
+        columns = [None if column is None else column[by_destination] for column in columns]
+        src, dst = src[by_destination], dst[by_destination]
+    else:
+        dst, src = sort_ends(dst, src, len(ids))
+    weight, attributes, types = columns
+    if mapped is None or isinstance(order, slice):
+        features = vertices.features[order]
+    else:
+        features = mapped.stored(vertices.features, order)
+    if mapped is not None:
+        src, dst = mapped.stored(src), mapped.stored(dst)
     return GraphArrays(
         ids=ids,
-        features=vertices.features[order],
+        features=features,
         label=_own(settled.label[order]),
         split=_own(vertices.split[order]),
-        src=src[by_destination],
-        dst=dst[by_destination],
+        src=src,
+        dst=dst,
         weight=weight,
         edge_attr=attributes,
         edge_type=types,

@@ -157,6 +157,10 @@ class ColumnNames:
         others = [name for name in (self.label, self.batch, *self.split_columns, self.vertex_weight) if name]
         return list(dict.fromkeys([self.id, *self.feature_columns, *others]))
 
+    def of_features(self) -> list[str]:
+        """Return the columns of the vertices of which their features are made."""
+        return list(dict.fromkeys([*self.feature_columns, *([self.batch] if self.batch else [])]))
+
     def of_edges(self) -> list[str]:
         """Return the columns that are read from the edges."""
         more = [name for name in (self.weight, self.edge_type, self.edge_split, self.relation) if name]

@@ -65,15 +65,24 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
     ids = _ids(table, "vertices", names.id)
     return VertexColumns(
         ids=ids,
-        features=_with_groups(table, ids, names),
+        features=feature_rows(table, ids, names),
         label=_label(table, ids, names.label),
         split=_split(table, ids, names),
         weight=None if names.vertex_weight is None else _numbers(table, "vertices", names.vertex_weight, ids),
     )
 
 
-def _with_groups(table: pa.Table, ids: Ids, names: ColumnNames) -> Floats:
-    """Return the features, with the numbers of groups as the last of them if the graph has groups."""
+def feature_rows(table: pa.Table, ids: Ids, names: ColumnNames) -> Floats:
+    """Read the features of some vertices, with the numbers of groups as the last of them if the graph has groups.
+
+    Args:
+        table: the vertices.
+        ids: their ids, for errors.
+        names: the columns' names, as the table has them.
+
+    Raises:
+        GraphError: the features make no matrix.
+    """
     features = _features(table, ids, names.feature_columns)
     if names.batch is None:
         return features

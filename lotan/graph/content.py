@@ -16,6 +16,8 @@ from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import TrainingWeights, training_weights
 from lotan.graph.link_parts import LinkParts, link_parts, parts_of_tables
 from lotan.graph.sources import Source
+from lotan.memory.mapped import MappedMemory
+from lotan.memory.trim import give_back_freed
 from planner.spec import Task
 from planner.vertex_types import VertexTypes
 
@@ -35,6 +37,7 @@ class GraphContent:
     _source: Source
     _task: Task | None  # the user's task, which says what labels are; None if labels are to tell
     undirected: bool
+    _mapped: MappedMemory | None = None  # files for the features and for the ends of edges; None: they lie in memory
 
     def _begin(self, source: Source, undirected: bool, task: Task | None = None) -> None:
         self._source, self._task = source, task
@@ -127,7 +130,24 @@ class GraphContent:
             names = self.names
             found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
             return replace(found, classes=names.classes)
-        return assemble(*self._source.read(), self.undirected, self._task)
+        found = assemble(*self._source.read(self._mapped), self.undirected, self._task, self._mapped)
+        if self._mapped is not None:
+            give_back_freed()
+        return found
+
+    @property
+    def reads_in_parts(self) -> bool:
+        """True if features and edges of a graph in files do not lie in memory, or need not, as nothing was read yet."""
+        return self._mapped is not None or (self._source.files is not None and "_arrays" not in self.__dict__)
+
+    def in_files(self) -> Self:
+        """Return the graph with features and ends of edges in files of this process, into which they are read part by part.
+
+        Their pages are in memory only while somebody works on them.
+        """
+        found = self._of(self._source, self.undirected, self._task)
+        found._mapped = MappedMemory()
+        return found
 
     @cached_property
     def ids(self) -> Ids:

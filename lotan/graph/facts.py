@@ -64,7 +64,7 @@ class GraphFacts(GraphContent):
         """The sizes that the Planner needs. For a graph in Spark they take two jobs, or three if vertices have types."""
         types = None if self.vertex_types is None else len(self.vertex_types.relations)
         if self._source.tables is None:
-            found = self.arrays().statistics
+            found = replace(self.arrays().statistics, in_files=self.reads_in_parts)
             of_edges = self.arrays().edge_type
             if types is None or of_edges is None:
                 return found
@@ -89,7 +89,8 @@ class GraphFacts(GraphContent):
         """Return `statistics`, but for files an upper bound from their footers, which is known without reading rows."""
         if self._source.files is None:
             return self.statistics
-        return self._source.files.estimate(self._source.names, self.undirected)
+        found = self._source.files.estimate(self._source.names, self.undirected)
+        return replace(found, in_files=self.reads_in_parts)
 
     @cached_property
     def labels(self) -> LabelStatistics:

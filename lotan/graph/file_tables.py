@@ -210,17 +210,17 @@ def estimate(vertices: Dataset, edges: Dataset, names: ColumnNames, undirected: 
     of different lengths is an average.
     """
     attributes, features = names.edge_feature_columns, names.feature_columns
-    width = _width_of(edges, attributes)
+    width = width_of(edges, attributes)
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
-        width=_width_of(vertices, features) + (names.batch is not None),
+        width=width_of(vertices, features) + (names.batch is not None),
         weighted=names.weight is not None,
         edge_data=EdgeData(width if attributes else None, names.edge_type is not None),
     )
 
 
-def _width_of(table: Dataset, columns: tuple[str, ...]) -> int:
+def width_of(table: Dataset, columns: tuple[str, ...]) -> int:
     """Return the width of features: of one column of arrays, or of several columns of numbers."""
     return _numbers_in_a_row(table, columns[0]) if len(columns) == 1 else len(columns)
 

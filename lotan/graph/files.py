@@ -19,10 +19,12 @@ from lotan.graph.arrow import edge_table, link_table, vertex_tables
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.faults import reason
+from lotan.graph.feature_parts import vertices_in_parts
 from lotan.graph.file_tables import open_table, read_rows
 from lotan.graph.given_arrays import attributes_of
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.places import ARROW_FORMATS, Place, is_uri, place_of
+from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS
 from planner.statistics import Statistics
 
@@ -56,16 +58,24 @@ class TablePlaces(NamedTuple):
         """True if this process can read both without Spark."""
         return self.vertices.by_arrow and self.edges.by_arrow
 
-    def read(self, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
+    def read(self, names: ColumnNames, mapped: MappedMemory | None = None) -> tuple[VertexColumns, EdgeColumns]:
         """Read the named columns of both tables with Arrow.
 
+        Args:
+            names: the names of columns.
+            mapped: files, into which the features are read part by part; None: into memory (default: None).
+
         Raises:
+            EngineError: the disk is full.
             GraphError: a file is missing, truncated or of another format, a column is missing, or it has a bad value.
         """
         vertices = open_table(self.vertices)
-        wanted = names.present(vertices.schema.names).of_vertices()
-        require_columns("vertices", wanted, vertices.schema.names)
-        found = vertex_columns(read_rows(self.vertices, vertices, wanted), names)
+        there = names.present(vertices.schema.names)
+        require_columns("vertices", there.of_vertices(), vertices.schema.names)
+        if mapped is None:
+            found = vertex_columns(read_rows(self.vertices, vertices, there.of_vertices()), names)
+        else:
+            found = vertices_in_parts(self.vertices, vertices, there, mapped)
         edges = open_table(self.edges)
         wanted = names.present_edges(edges.schema.names).of_edges()
         require_columns("edges", wanted, edges.schema.names)

@@ -12,6 +12,7 @@ import numpy as np
 import xxhash
 
 from lotan.graph.arrays import GraphArrays
+from lotan.memory.mapped import parts
 
 if TYPE_CHECKING:
     from lotan.graph.graph import Graph
@@ -40,7 +41,8 @@ def _of_arrays(graph: GraphArrays) -> str:
     for array in (*vertices, *edges, graph.vertex_weight):
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+            for some in parts(array):
+                digest.update(np.ascontiguousarray(array[some]).data.cast("B") if array.size else b"")
     if graph.classes:
         digest.update(repr(graph.classes).encode())
     return digest.hexdigest()

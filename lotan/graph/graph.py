@@ -410,7 +410,7 @@ class Graph(GraphFacts):
             return self
         if task not in self._variants:
             graph = Graph._of(self._source, self.undirected, task)
-            graph.__dict__["kept"] = self.kept  # nothing in it depends on labels
+            graph.__dict__["kept"], graph._mapped = self.kept, self._mapped  # nothing in it depends on labels
             if self._source.tables is None:
                 graph.__dict__["_arrays"] = self._with_labels(task)
             self._variants[task] = graph
@@ -428,7 +428,7 @@ class Graph(GraphFacts):
 
     def _with_labels(self, task: Task) -> GraphArrays:
         """Return the arrays with labels for a task, which are read again: those that the graph has may have lost digits."""
-        vertices = self._source.read()[0]
+        vertices = self._source.read(self._mapped)[0]
         settled = settle(vertices.label, task, vertices.ids)
         order = np.argsort(vertices.ids, kind="stable")
         return replace(self.arrays(), label=settled.label[order], classes=settled.classes)

@@ -22,6 +22,7 @@ from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark,
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.places import is_uri, place_of
 from lotan.graph.triples import read_triples, triples_at
+from lotan.memory.mapped import MappedMemory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,14 +56,18 @@ class Source:
             return self.files.read(self.names.with_links())
         return self.read() if self.load_linked is None else self.load_linked()
 
-    def read(self) -> tuple[VertexColumns, EdgeColumns]:
+    def read(self, mapped: MappedMemory | None = None) -> tuple[VertexColumns, EdgeColumns]:
         """Read the vertices and edges of a graph outside Spark, in this process.
 
+        Args:
+            mapped: files for the features of a graph in files; None: they are read into memory (default: None).
+
         Raises:
+            EngineError: the disk is full.
             GraphError: a file cannot be read, a column is missing, or it has a bad value.
         """
         if self.files is not None:
-            return self.files.read(self.names)
+            return self.files.read(self.names, mapped)
         assert self.load is not None, "a graph in Spark is collected instead"
         return self.load()
 

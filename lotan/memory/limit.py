@@ -99,7 +99,7 @@ class MemoryLimit:
             return estimate
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
         if needs.in_memory is not None:  # it is known before
-            files = f"; {size(needs.on_disk)} of columns and saved values lie in files"
+            files = f"; up to {size(needs.on_disk)} of columns and saved values lie in files"
             beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
         more += ", of which sums over edges read one at a time" if needs.in_turn else ""

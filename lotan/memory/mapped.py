@@ -6,16 +6,22 @@ import mmap
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
+import numpy as np
+import numpy.typing as npt
 import psutil
 import torch
 from torch import Tensor
 
 from lotan.errors import EngineError
+from planner.chunks import PART_BYTES
 
-NUMBER = 4  # bytes of a float32
+Number = TypeVar("Number", bound=np.generic)
+
 IN_MEMORY = ("tmpfs", "ramfs")  # types of file systems
 HELP = "free some there, set TMPDIR to a folder on another disk, or raise memory_limit"
 
@@ -51,7 +57,7 @@ def file_system(folder: Path) -> str:
 
 
 class MappedMemory:
-    """Makes float32 tensors whose memory is a file without a name, which vanishes with the last tensor that uses it.
+    """Makes tensors whose memory is a file without a name, which vanishes with the last tensor that uses it.
 
     `give_back` takes the pages of a tensor out of this process. The numbers stay in the file, and the operating system
     keeps them in its cache while it has memory to spare. A later read brings them back.
@@ -60,25 +66,27 @@ class MappedMemory:
         folder: The folder of the files; None: that of temporary files.
     """
 
+    # all of this process, by the address of their first byte; a tensor keeps its own map alive
+    _maps: ClassVar[WeakValueDictionary[int, mmap.mmap]] = WeakValueDictionary()
+
     def __init__(self, folder: str | None = None) -> None:
         self.folder = folder or tempfile.gettempdir()
-        # by the address of their first byte; a tensor keeps its own map alive
-        self._maps: WeakValueDictionary[int, mmap.mmap] = WeakValueDictionary()
 
-    def new(self, numbers: int) -> Tensor:
+    def new(self, numbers: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return a tensor with arbitrary numbers in it. [numbers].
 
         Raises:
             EngineError: If the disk is full.
         """
         if not numbers:
-            return torch.empty(0)
-        file = self._file(numbers * NUMBER)
+            return torch.empty(0, dtype=dtype)
+        size = numbers * dtype.itemsize
+        file = self._file(size)
         try:
-            mapped = mmap.mmap(file, numbers * NUMBER)
+            mapped = mmap.mmap(file, size)
         finally:
             os.close(file)  # the map has a descriptor of its own
-        tensor = torch.frombuffer(mapped, dtype=torch.float32)
+        tensor = torch.frombuffer(mapped, dtype=dtype)
         self._maps[tensor.untyped_storage().data_ptr()] = mapped
         return tensor
 
@@ -108,6 +116,45 @@ class MappedMemory:
         mapped.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def give_all_back(self) -> None:
-        """Take all pages out of this process."""
+        """Take the pages of all such tensors out of this process."""
         for mapped in list(self._maps.values()):
             mapped.madvise(mmap.MADV_DONTNEED)
+
+    def stored(self, array: npt.NDArray[Number], rows: npt.NDArray[np.int64] | None = None) -> npt.NDArray[Number]:
+        """Return an array in a file: a copy, or some rows of it.
+
+        Args:
+            array: The array, which may lie in a file itself.
+            rows: The rows to copy, as positions; None: all.
+
+        Raises:
+            EngineError: If the disk is full.
+        """
+        count = len(array) if rows is None else len(rows)
+        kind = torch.from_numpy(array[:0]).dtype
+        found: npt.NDArray[Number] = self.new(count * array[:1].size, kind).numpy().reshape(count, *array.shape[1:])
+        for some in parts(found):
+            found[some] = array[some] if rows is None else array[rows[some]]
+            give_back(array)
+        return found
+
+
+def give_back(array: npt.NDArray[Number]) -> None:
+    """Take the pages of a contiguous array out of this process, if it lies in a file of `MappedMemory`."""
+    if array.flags.c_contiguous and array.flags.writeable:
+        MappedMemory().give_back(torch.from_numpy(array))
+
+
+def parts(array: npt.NDArray[Number]) -> Iterator[slice]:
+    """Yield the rows of an array: some at a time if it lies in a file, and otherwise all.
+
+    The pages of these rows are given back when the next ones are asked for.
+    """
+    if not (array.size and array.flags.c_contiguous and array.flags.writeable):
+        yield slice(0, len(array))
+        return
+    memory, tensor = MappedMemory(), torch.from_numpy(array)
+    length = max(1, PART_BYTES // max(1, tensor[:1].nbytes)) if memory.holds(tensor) else len(array)
+    for start in range(0, len(array), length):
+        yield slice(start, min(start + length, len(array)))
+        memory.give_back(tensor[start : start + length])

@@ -116,7 +116,7 @@ class Job:
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
             in_memory = whole if self.traits.in_process else found.in_memory
-            found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory)
+            found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory, alone=False)
             regime = config.regime
             if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
                 one = (
@@ -128,8 +128,14 @@ class Job:
         if self.scored is not None:
             now, least = self.scored.bytes(self.scores), self.scored.bytes(self.scored.least)
             whole = (found.in_memory or found.least) + now
-            found = replace(found, peak=found.peak + now, least=found.least + least, in_memory=whole)
+            found = replace(found, peak=found.peak + now, least=found.least + least, in_memory=whole, alone=False)
         return replace(found, partitions=self.partitions)
+
+    def peak_bytes(self, config: TrainerConfig) -> int:
+        """Return the estimated peak bytes of all processes on this host, which is at most the limit."""
+        if self.planned.options.pricing.layout.within is not None:
+            return self.planned.peak_bytes
+        return MemoryLimit.of(config).peak(self.needs(config))
 
 
 def with_scores(job: Job, scored: ScoreSizes, config: TrainerConfig) -> Job:

@@ -49,6 +49,7 @@ from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
 from planner.footprint import Footprint
+from planner.holding import Budget
 from planner.neighbours import most_in_edges
 from planner.regime import Sampling
 from planner.spec import LossSpec, Spec
@@ -169,14 +170,20 @@ def plan_for(
     if limit.bytes is not None and limited:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
-    memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
+    pricing = spread_over(found.options.pricing, needed, limit.bytes if limited and sampling is None else None)
+    memory = limit.described(needed)
+    budget = Budget.of(pricing.traits, pricing.layout)
+    peak = limit.peak(needed)
+    if budget is not None:
+        found = found.with_plan(budget.ordered(found.plan, statistics))
+        peak = budget.peak(found.plan, statistics)
     partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
     choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
     said: dict[str, Any] = {
         "engine_reason": engine.reason,
         "free_bytes": engine.free_bytes,
         "memory": memory,
-        "peak_bytes": limit.peak(needed),
+        "peak_bytes": peak,
         "choices": choices,
     }
     planned = found.described(pricing=pricing, **said)

@@ -34,7 +34,8 @@ def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: st
     return Pricing(traits, spread, known.rates.get(name), known.corrections(name), len(known.runs.get(name, ())))
 
 
-def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:
-    """Return the pricing of the spread over partitions that the memory limit requires."""
-    partitions = needs.partitions or pricing.layout.partitions
-    return replace(pricing, layout=replace(pricing.layout, partitions=partitions, in_turn=needs.in_turn))
+def spread_over(pricing: Pricing, needs: Footprint, limit: int | None = None) -> Pricing:
+    """Return the pricing with what a memory limit requires: the spread over partitions, or columns in files."""
+    partitions, within = needs.partitions or pricing.layout.partitions, limit if needs.spills(limit) else None
+    spread = replace(pricing.layout, partitions=partitions, in_turn=needs.in_turn, within=within)
+    return replace(pricing, layout=spread)

@@ -31,10 +31,14 @@ class Memory:
     """The memory that stages use again, by width: `take` and `give` serve values that a run keeps, `scratch` all others.
 
     All programs of a plan share one, and it is freed with them. The memory of finished runs of all stages is used again.
+
+    Args:
+        most: The most pieces of one width that wait for their next use; None: any number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self.scratch = Scratch()
+        self._most = most
         self._free: dict[int, list[Tensor]] = {}
 
     def take(self, rows: int, width: int) -> Tensor:
@@ -51,7 +55,9 @@ class Memory:
         """Take back memory that nothing reads any more."""
         while values:
             _, memory = values.popitem()
-            self._free.setdefault(memory.shape[1], []).append(memory)
+            free = self._free.setdefault(memory.shape[1], [])
+            if self._most is None or len(free) < self._most:
+                free.append(memory)
 
 
 @dataclass(eq=False)

@@ -11,7 +11,6 @@ import torch
 
 from lotan.graph import Graph
 from lotan.links.decoders import Decoder, OwnDecoder
-from lotan.memory.limit import MemoryLimit
 from lotan.planning.cost_cache import PastRun, remember_run
 from lotan.planning.job import Job
 from lotan.planning.learned import ids_by_type
@@ -47,7 +46,7 @@ def finished(
     """
     job, config, best = learner.job, learner.config, learner.best
     estimates = {
-        "estimated_peak_bytes": MemoryLimit.of(config).peak(job.needs(config)),
+        "estimated_peak_bytes": job.peak_bytes(config),
         "estimated_epoch_seconds": job.epoch_seconds if job.batch is not None else job.epoch(config).seconds,
     }
     report = make_report(

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from lotan.graph.arrays import GraphArrays
 from lotan.graph.faults import example_row, shown
+from lotan.memory.mapped import give_back, parts
 from lotan.validation import complaints
 from lotan.validation.demands import Demands, GraphReport
 from planner.spec import SPLITS, Bound
@@ -33,11 +34,16 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
         counts = np.bincount(graph.dst)
         if counts.max() > demands.in_edges[0]:
             raise complaints.too_many_in_edges(graph.ids[counts.argmax()], int(counts.max()), demands)
-    return _report(graph)
+    found = _report(graph)
+    for array in (graph.features, graph.src, graph.dst):
+        give_back(array)
+    return found
 
 
 def _check_features(graph: GraphArrays) -> None:
-    bad = ~np.asarray(np.isfinite(graph.features).all(axis=1))
+    bad = np.zeros(len(graph.ids), dtype=np.bool_)
+    for some in parts(graph.features):
+        bad[some] = ~np.isfinite(graph.features[some]).all(axis=1)
     if bad.any():
         row = _first(bad)
         raise complaints.not_finite(_count(bad), graph.ids[row], graph.features[row].tolist())

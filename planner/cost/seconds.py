@@ -10,6 +10,7 @@ from operator import attrgetter, mul
 from planner.cost.counting import step_work
 from planner.cost.shuffles import shuffled_bytes
 from planner.cost.stages import beyond_memory
+from planner.holding import Budget, moved_bytes
 from planner.layout import Layout
 from planner.physical import Plan
 from planner.rates import Rates
@@ -19,6 +20,7 @@ from planner.steps.step import Step
 from planner.traits import ONE_PROCESS, EngineTraits
 from planner.work import GROUPS, Work, total
 
+WAYS = 2  # a spilled byte is written and read
 GRADIENT_BYTES = 8  # workers hand in parameters' gradients as float64 sums over chunks
 PASS = Work(passes=1)  # the work of a pass itself, without its steps
 _OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # a group's units, from Work or Rates
@@ -72,7 +74,7 @@ class StepCost:
 
     @property
     def spilled_bytes(self) -> float:
-        """The bytes that workers write to files."""
+        """The bytes that are written to files and read back, as workers do, or "local" under a limit."""
         return self.work.spilled_bytes
 
 
@@ -119,6 +121,10 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
         sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
         for work, count in zip(works, sent, strict=True):
             work.shuffled_bytes = count
+    budget = Budget.of(pricing.traits, pricing.layout)
+    if budget is not None:
+        for work, moved in zip(works, moved_bytes(plan, steps, statistics, budget), strict=True):
+            work.spilled_bytes += moved / WAYS
     rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}
     whole = _seconds(total((*works, PASS)), rates)
     share = _shares(whole, pricing, pricing.corrections)

@@ -6,7 +6,7 @@ Text fits 100 columns and is deterministic, as golden files check. The JSON form
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -14,10 +14,12 @@ from typing import Any, Literal
 from planner.chunks import chunk_rows
 from planner.compiler import Planned
 from planner.cost import Pricing, StepCost
+from planner.cost.seconds import WAYS, PassCost
 from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
 from planner.footprint import alive_bytes, local_bytes
+from planner.holding import Budget, pass_uses
 from planner.keeping import saved_row_bytes
 from planner.nodes import EdgeColumn, EdgeWeight, Node, StaticColumn, topological
 from planner.physical import Plan, Stage
@@ -28,6 +30,7 @@ from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 from planner.traits import EngineTraits
+from planner.work import GROUPS
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 OWN = "beside its steps: the pass itself"
@@ -209,12 +212,13 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
     The calls of a stage stand below its pipe.
     """
     cost = planned.cost(steps)
-    lines, costs = [], cost.steps
+    lines, costs, moves = [], cost.steps, _move_lines(planned, steps, cost)
     backward = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
     for number, step in enumerate(steps):
         rows, moved = step.rows(planned.statistics), step.bytes(planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
         said = f"{rows:>11,} rows", f"{size(moved):>8}", f"{duration(costs[number].seconds):>8}"
+        lines += moves[number][0]
         lines += aligned(f"{number:>2} {step.label}", where, *said, beside=BESIDE)
         if isinstance(step, PipeStep) and step.mode != "backward":
             lines += [
@@ -223,7 +227,34 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
                 for line in wrapped("     " + call_label(call), WIDTH)
             ]
             lines += _kept_line(planned, planned.plan.stage(step.stage)) if step.stage in backward else []
+        lines += moves[number][1]
     return [*lines, *own_line(duration(cost.own))]
+
+
+def _move_lines(planned: Planned, steps: Sequence[Step], cost: PassCost) -> list[tuple[list[str], list[str]]]:
+    """Return the lines before and after each step on the columns that it reads from files, loads, and stores there."""
+    pricing = planned.options.pricing
+    budget = Budget.of(pricing.traits, pricing.layout)
+    holding = None if budget is None else budget.holding(planned.plan, steps, planned.statistics)
+    if budget is None or holding is None:
+        return [([], [])] * len(steps)
+    sizes = pass_uses(planned.plan, steps, planned.statistics, budget.layout).sizes
+    seconds = cost.prices["neural"][GROUPS["neural"].index("spilled_bytes")] / WAYS
+
+    def lines(what: str, names: Collection[str]) -> list[str]:
+        moved = ((f"   {what}({name})", sizes[name]) for name in sorted(names))
+        return [
+            line
+            for text, count in moved
+            for line in aligned(
+                text, "disk", f"{'':>16}", f"{size(count):>8}", f"{duration(count * seconds):>8}", beside=BESIDE
+            )
+        ]
+
+    return [
+        ([*lines("Load", loads), *lines("Read", reads - loads)], lines("Store", stores))
+        for reads, loads, stores in zip(holding.reads, holding.loads, holding.stores, strict=True)
+    ]
 
 
 def own_line(seconds: str) -> list[str]:

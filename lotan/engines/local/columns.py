@@ -6,12 +6,14 @@ Memory that is fresh from the system costs more to touch for the first time than
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from lotan.memory.mapped import MappedMemory
+from planner.chunks import PART_BYTES
 
 
 @dataclass
@@ -30,13 +32,23 @@ class Columns:
 
     def __init__(self, mapped: MappedMemory | None = None) -> None:
         self.mapped = mapped
+        self.in_memory: Collection[str] = ()  # the names of columns that lie in memory all the same
         self._held: dict[int, _Held] = {}  # by the id of the tensor
         self._free: dict[int, list[Tensor]] = defaultdict(list)  # by size
 
-    def new(self, rows: int, shape: tuple[int, ...]) -> Tensor:
-        """Return a column [rows, *shape] with arbitrary numbers in it, and one user."""
+    def new(self, rows: int, shape: tuple[int, ...], name: str = "") -> Tensor:
+        """Return a column [rows, *shape] with arbitrary numbers in it, and one user.
+
+        Args:
+            rows: The number of its rows.
+            shape: The shape of a row.
+            name: The name of the column, by which it may lie in memory; "": it has none.
+        """
         size = rows * torch.Size(shape).numel()
-        memory = self._free[size].pop() if self._free[size] else self._fresh(size)
+        if self.mapped is not None and name in self.in_memory:
+            memory = torch.empty(size)
+        else:
+            memory = self._free[size].pop() if self._free[size] else self._fresh(size)
         column = memory.view(rows, *shape)
         self._held[id(column)] = _Held(column, memory)
         return column
@@ -44,11 +56,28 @@ class Columns:
     def _fresh(self, size: int) -> Tensor:
         return torch.empty(size) if self.mapped is None else self.mapped.new(size)
 
-    def stored(self, column: Tensor) -> Tensor:
-        """Return a column from elsewhere, or a copy in files if columns lie there."""
-        if self.mapped is None or self.mapped.holds(column):
+    def in_file(self, column: Tensor) -> bool:
+        """Return True if a column lies in a file."""
+        return self.mapped is not None and self.mapped.holds(column)
+
+    def stored(self, column: Tensor, name: str = "") -> Tensor:
+        """Return a column from elsewhere, or a copy in files if columns lie there, or in memory if this one does."""
+        if self.mapped is None or id(column) in self._held or self.mapped.holds(column):
             return column
-        return self.new(len(column), column.shape[1:]).copy_(column)
+        return self.copied(column, name)
+
+    def copied(self, column: Tensor, name: str = "") -> Tensor:
+        """Return a copy of a column, in memory or in a file by its name. Pages of files are given back on the way."""
+        copy = self.new(len(column), column.shape[1:], name)
+        if self.mapped is None:
+            return copy.copy_(column)
+        length = max(1, PART_BYTES // max(1, column[:1].nbytes))
+        for start in range(0, len(column), length):
+            some = slice(start, start + length)
+            copy[some] = column[some]
+            self.mapped.give_back(copy[some])
+            self.mapped.give_back(column[some])
+        return copy
 
     def share(self, column: Tensor) -> Tensor:
         """Count one more user of a column, and return the column."""
@@ -57,14 +86,18 @@ class Columns:
         return column
 
     def release(self, column: Tensor) -> None:
-        """Count one user fewer. Without users, the column's memory is free."""
+        """Count one user fewer. Without users, the column's memory is free.
+
+        Where columns lie in files, memory goes back to the system, because the next column may be one of another size.
+        """
         held = self._held.get(id(column))
         if held is None:
             return
         held.users -= 1
         if held.users == 0:
             del self._held[id(column)]
-            self._free[held.memory.numel()].append(held.memory)
+            if self.mapped is None or self.mapped.holds(held.memory):
+                self._free[held.memory.numel()].append(held.memory)
 
     def hand_over(self, column: Tensor) -> Tensor:
         """Give a column to the caller, and stop counting its users."""

@@ -22,6 +22,7 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
+from lotan.engines.local.moves import Moves
 from lotan.engines.local.pipe_run import PipeRun
 from lotan.engines.local.rows_of_types import RowsOfTypes
 from lotan.engines.local.sums import write_sums
@@ -31,12 +32,13 @@ from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.memory.mapped import MappedMemory
-from lotan.memory.trim import freed_memory_kept
+from lotan.memory.trim import freed_memory_kept, give_back_freed
 from lotan.stages.edges import reduce_edges
 from lotan.stages.spill_file import SpillFile
 from planner.batch import content_names
 from planner.chunks import sharing_threads
 from planner.estimate import row_bytes
+from planner.holding import Budget
 from planner.physical import Plan
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
@@ -66,6 +68,7 @@ class LocalEngine(Engine):
         spare: The bytes beyond the plan's needs for columns that the graph keeps for other plans; None: no limit.
         on_disk: True if columns and saved values lie in files, in the folder of temporary files. Their pages count as
             memory of this process only while a chunk of them is worked on.
+        budget: The memory that is left for columns, of which then some lie there; None: all lie in files, or none.
         keeps_freed: True if memory that operators free is kept for the next ones until the engine is closed, which takes
             less time and up to twice the memory.
     """
@@ -79,6 +82,7 @@ class LocalEngine(Engine):
         spare: int | None = None,
         on_disk: bool = False,
         keeps_freed: bool = False,
+        budget: Budget | None = None,
     ) -> None:
         self._chunk_rows = chunk_rows
         self._until_closed = ExitStack()
@@ -91,6 +95,7 @@ class LocalEngine(Engine):
         self._graph: LoadedGraph | None = None
         self._kept, self._spare = KeptColumns(), spare  # the kept columns are the graph's
         self._pass: LocalPass | None = None
+        self._moves = Moves(budget if on_disk else None)
         self._one_by_one = on_disk  # a lazy sum keeps its whole input in memory until its reader ends
         self.scoring: Callable[[Tensor], Tensor] | None = None  # from the output rows to their gradient, for link tasks
 
@@ -112,12 +117,16 @@ class LocalEngine(Engine):
         mapped, of_types = self._mapped, RowsOfTypes(graph)
         self._graph = LoadedGraph(arrays, plan, self._chunk_rows, mapped=mapped, of_types=of_types)
         self._kept = graph.kept
+        self._moves.statistics = graph.statistics
         self._settled(None)
+        if self._mapped is not None:
+            give_back_freed()
         self._crew.sharing = sharing_threads(len(self._graph.chunks), self._crew.threads) > 1
 
     def turn_to(self, graph: LoadedGraph) -> None:
         """Run the next passes over a graph that was loaded elsewhere. The memory of columns of the one before is freed."""
         self._graph, self._columns = graph, Columns(self._mapped)
+        self._moves.statistics = None  # samples differ in size
         self._crew.sharing = sharing_threads(len(graph.chunks), self._crew.threads) > 1
 
     def adapt(self, plan: Plan) -> None:
@@ -173,17 +182,29 @@ class LocalEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Begin a pass."""
-        self._pass = LocalPass(steps, a_pass, self._loaded.programs, self._file)
+        self._moves.begin(plan, steps, self._columns)
+        programs, in_memory = self._loaded.programs, self._moves.stages_in_memory
+        self._pass = LocalPass(steps, a_pass, programs, self._file, in_memory)
+
+    def load_columns(self, number: int, held: dict[str, Handle]) -> None:
+        """Bring columns from files into memory before a step."""
+        self._moves.load(number, held, self._loaded.static)
+
+    def store_columns(self, number: int, held: dict[str, Handle]) -> None:
+        """Move columns to files after a step."""
+        self._moves.store(number, held)
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """Return the gradients and statistics of the pass."""
         columns = {name: self._columns.hand_over(self._whole(handle)) for name, handle in kept.items()}
         done, self._pass = self._running, None
+        self._moves.end()
         return Outcome(done.gradients, done.counted.get("turn"), done.counted.get("evaluate"), columns)
 
     def abort(self) -> None:
         """Forget the results of a failed pass."""
         self._pass = None
+        self._moves.end()
         self._columns.forget()
         self._file = None if self._file is None else SpillFile()
 
@@ -208,7 +229,7 @@ class LocalEngine(Engine):
         sums = LazySums(self._loaded.product(step), self._columns.share(self._whole(column).contiguous()))
         if step.output.name in self._running.lazy and not self._one_by_one:
             return sums
-        found = self._whole(sums)
+        found = self._whole(sums, step.output.name)
         self._columns.release(sums.column)
         return self._settled(found)
 
@@ -227,11 +248,11 @@ class LocalEngine(Engine):
         rows = self._loaded.chunks_within(step.within).rows if isinstance(step, PipeStep) else len(columns[0])
         return Extent(rows, sum(column.nbytes for column in columns))
 
-    def _whole(self, handle: Handle) -> Tensor:
-        """Return a column as a tensor of all rows."""
+    def _whole(self, handle: Handle, name: str = "") -> Tensor:
+        """Return a column as a tensor of all rows. Sums that were lazy become a column of this name."""
         if not isinstance(handle, LazySums):
             return cast(Tensor, handle)
-        found = self._columns.new(handle.product.chunks.rows, handle.column.shape[1:])
+        found = self._columns.new(handle.product.chunks.rows, handle.column.shape[1:], name)
         write_sums(handle, found, self._crew, self._mapped)
         return found
 
@@ -247,7 +268,8 @@ class LocalEngine(Engine):
         edges = loaded.sets.within(step.edges, step.within)
         runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
-        return self._settled(self._columns.stored(runs.run(step, whole, loaded.rows(step.output))))
+        made = runs.run(step, whole, loaded.rows(step.output))
+        return self._settled(self._columns.stored(made, step.output.name))
 
     def score(self, step: ScoreStep, rows: Handle) -> Tensor:
         """Return the gradient that `scoring` finds for the output rows. [rows, width] -> [rows, width]."""
@@ -264,7 +286,7 @@ class LocalEngine(Engine):
             return self._settled(self._columns.new(count, step.output.shape).zero_().index_copy_(0, at, rows[of]))
         if loaded.rows_of_graph is None:
             return rows[:count]
-        out = self._columns.new(count, step.output.shape)
+        out = self._columns.new(count, step.output.shape, step.output.name)
         return self._settled(torch.index_select(rows, 0, loaded.rows_of_graph[:count], out=out))
 
     def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Handle) -> None:
@@ -307,7 +329,7 @@ class LocalEngine(Engine):
         spread = Spread(gradient, step.kind, chunks.rows, moments)
         x, scale = (None if name is None else whole[name].reshape(chunks.rows, -1) for name in (step.x, step.scale))
         plus = [whole[name].reshape(chunks.rows, -1) for name in step.plus]
-        out = self._columns.new(chunks.rows, step.output.shape)
+        out = self._columns.new(chunks.rows, step.output.shape, step.output.name)
 
         def write(number: int) -> None:
             rows = chunks[number]
@@ -327,7 +349,7 @@ class LocalEngine(Engine):
             return contributions.rows
         block = self._loaded.sets.within(contributions.edges, step.within).block
         summed = reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)
-        return self._settled(self._columns.stored(summed))
+        return self._settled(self._columns.stored(summed, step.output.name))
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage on its vertices."""

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.sorted_edges import sort_ends
+from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS, Targets
 
 
@@ -30,33 +32,37 @@ class LevelOrder:
         places[self.rows] = np.arange(len(self.rows))
         return places
 
-    def placed(self, arrays: GraphArrays, features: torch.Tensor | None = None) -> GraphArrays:
+    def placed(self, arrays: GraphArrays, mapped: MappedMemory | None = None) -> GraphArrays:
         """Return the graph's arrays in this order.
 
         Args:
             arrays: The graph's arrays.
-            features: The memory for the features [vertices, width]; None: memory of their own.
+            mapped: The files for features and for the ends of edges; None: they lie in memory.
         """
         src, dst = self.places[arrays.src], self.places[arrays.dst]
-        edges = np.lexsort((src, dst))  # a stable sort: parallel edges stay in the order of their weights
+        edges: NDArray[np.int64] | slice = slice(None)
+        if arrays.weight is None and arrays.edge_attr is None and arrays.edge_type is None:
+            dst, src = sort_ends(dst, src, len(self.rows))
+        else:
+            edges = np.lexsort((src, dst))  # a stable sort: parallel edges stay in the order of their weights
+            src, dst = src[edges], dst[edges]
+        if mapped is None:  # torch's memory is aligned
+            features = torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy()
+        else:
+            src, dst, features = mapped.stored(src), mapped.stored(dst), mapped.stored(arrays.features, self.rows)
         return GraphArrays(
             ids=arrays.ids[self.rows],
-            # torch's memory is aligned
-            features=self._placed(torch.from_numpy(arrays.features), features).numpy(),
+            features=features,
             label=arrays.label[self.rows],
             split=arrays.split[self.rows],
             vertex_weight=None if arrays.vertex_weight is None else arrays.vertex_weight[self.rows],
-            src=src[edges],
-            dst=dst[edges],
+            src=src,
+            dst=dst,
             weight=None if arrays.weight is None else arrays.weight[edges],
             edge_attr=None if arrays.edge_attr is None else arrays.edge_attr[edges],
             edge_type=None if arrays.edge_type is None else arrays.edge_type[edges],
             flat=arrays.flat,
         )
-
-    def _placed(self, features: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        rows = torch.from_numpy(self.rows)
-        return features.index_select(0, rows) if out is None else torch.index_select(features, 0, rows, out=out)
 
 
 def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = "train") -> LevelOrder | None:

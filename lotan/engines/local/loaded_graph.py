@@ -29,6 +29,7 @@ from planner.steps.propagate import PropagateStep
 if TYPE_CHECKING:
     from lotan.graph import GraphArrays
 
+MOST_FREE = 4  # pieces of saved values of one width that are kept for the next run, where columns lie in files
 ALIGNMENT = 64  # bytes: a cache line, as in torch's own allocator
 
 
@@ -87,7 +88,7 @@ class LoadedGraph:
         plan: The plan of the programs, with its deepest level.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the graph.
         given: For a sampled graph, whose vertices are in the order of their levels, its other parts; None: a whole graph.
-        mapped: The files for features in the order of levels; None: they are in memory.
+        mapped: The files for features in the order of levels and for the ends of edges; None: they are in memory.
         of_types: The rows of vertices among those of their type, for learned rows of types; None: a sample brings them.
     """
 
@@ -101,9 +102,7 @@ class LoadedGraph:
         of_types: RowsOfTypes | None = None,
     ) -> None:
         self.order = order_by_level(arrays, plan.levels, plan.targets) if given is None else None
-        features = None if self.order is None or mapped is None else mapped.new(arrays.features.size)
-        shaped = None if features is None else features.view(*arrays.features.shape)
-        placed = arrays if self.order is None else self.order.placed(arrays, shaped)
+        placed = arrays if self.order is None else self.order.placed(arrays, mapped)
         counts = given.counts if given is not None else () if self.order is None else self.order.counts
         data = {"edge_attr": placed.edge_attr, "edge_type": placed.edge_type}
         columns = {name: torch.from_numpy(column) for name, column in data.items() if column is not None}
@@ -111,6 +110,7 @@ class LoadedGraph:
             Chunks(count, chunk_rows or local_chunk_rows(count)) for count in (len(arrays.ids), *counts)
         )
         self.ids, self.sampled = arrays.ids, given is not None
+        self._most_free = None if mapped is None else MOST_FREE
         # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
         self.rows_of_graph = None if self.order is None else torch.from_numpy(self.order.rows)
         if given is not None:
@@ -118,7 +118,7 @@ class LoadedGraph:
         self._of_types = of_types
         self._places: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         ends = placed.src, placed.dst, placed.weight
-        self.sets = EdgeSets(Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph), counts)
+        self.sets = EdgeSets(Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph), counts, mapped)
         self.source_gradients = plan.source_gradients
         self.programs: Mapping[str, Program] = {}
         self.static: dict[str, Tensor] = {} if given is None else dict(given.static)
@@ -135,7 +135,7 @@ class LoadedGraph:
 
     def compile(self, plan: Plan) -> None:
         """Compile the plan's stages to programs, in place of any others."""
-        memory = Memory()
+        memory = Memory(self._most_free)
         self.programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
 
     def chunks_within(self, level: int | None) -> Chunks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from torch import Tensor
@@ -26,16 +26,22 @@ class LocalPass:
         a_pass: The epoch, the parameters and the seed.
         programs: The programs of the plan's stages.
         file: The file for the values that forward runs save; None: they stay in memory.
+        in_memory: The stages whose values stay in memory even if there is a file.
     """
 
     def __init__(
-        self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, Program], file: SpillFile | None = None
+        self,
+        steps: Sequence[Step],
+        a_pass: Pass,
+        programs: Mapping[str, Program],
+        file: SpillFile | None = None,
+        in_memory: Collection[str] = (),
     ) -> None:
         self.parameters = {name: tensor.detach() for name, tensor in a_pass.parameters.items()}
         self.randomness = a_pass.randomness
         # Stages that run backward in this pass save values of their forward run until then.
         self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
-        self.file = file
+        self.file, self._in_memory = file, in_memory
         if file is not None:  # what autograd saves cannot be written: such a stage runs forward again
             self.keeping = {name for name in self.keeping if programs[name].flat or programs[name].stage.edge_sets}
         self.lazy = read_once(steps, programs)
@@ -43,9 +49,12 @@ class LocalPass:
         self.gradients: dict[str, Tensor] = {}
         self.counted: dict[Mode, np.ndarray] = {}  # the statistics of the turn and of the evaluation
 
-    def stowed(self, saved: Saved | None) -> Saved | None:
-        """Move what a run saved to the file, if there is one. None: it is not saved, and has to be computed again."""
-        if saved is None or self.file is None or saved.stow(self.file):
+    def stowed(self, stage: str, saved: Saved | None) -> Saved | None:
+        """Move what a stage's run saved to the file, if there is one and it does not stay in memory.
+
+        None: it is not saved, and has to be computed again.
+        """
+        if saved is None or self.file is None or stage in self._in_memory or saved.stow(self.file):
             return saved
         saved.drop(self.file)
         return None

@@ -59,7 +59,7 @@ class PipeRun:
                 sums,
             )
             found = program.run(run)
-            saved = a_pass.stowed(found.saved)
+            saved = a_pass.stowed(step.stage, found.saved)
             self._settle(number, [*values.values(), *outputs.values()])
             return saved, found.statistics
 
@@ -97,8 +97,8 @@ class PipeRun:
         return [result for results in done for result in results]
 
     def _output_columns(self) -> dict[str, Tensor]:
-        chunks, outputs = self._chunks, self._program.stage.outputs
-        return {o.value: self._columns.new(len(chunks) if o.few else chunks.rows, o.shape) for o in outputs}
+        chunks, outputs = self._chunks, zip(self._program.stage.outputs, self._step.makes, strict=True)
+        return {o.value: self._columns.new(len(chunks) if o.few else chunks.rows, o.shape, name) for o, name in outputs}
 
     def _gradient_columns(self) -> dict[str, Tensor]:
         """Return a column for each input with a gradient; it is zero where the stage does not run.
@@ -111,7 +111,7 @@ class PipeRun:
             if i.role == "total":
                 found[i.value] = self._columns.new(len(self._chunks), i.shape)
                 continue
-            found[i.value] = self._columns.new(self._graph.rows(column), i.shape)
+            found[i.value] = self._columns.new(self._graph.rows(column), i.shape, column.name)
             found[i.value][self._chunks.rows :] = 0.0
         return found
 
@@ -155,13 +155,13 @@ class PipeRun:
         """
         found = self._in_one(values)
         given = {memory for handle in values.values() for memory in _memories(handle)}
-        return {name: self._stored(_apart(handle, given)) for name, handle in found.items()}
+        return {name: self._stored(_apart(handle, given), name) for name, handle in found.items()}
 
-    def _stored(self, handle: Handle) -> Handle:
+    def _stored(self, handle: Handle, name: str) -> Handle:
         """Return the rows, or a copy in files if columns lie there."""
         if isinstance(handle, Contributions):
-            return replace(handle, rows=self._stored(handle.rows))
-        return self._columns.stored(handle)
+            return replace(handle, rows=self._stored(handle.rows, name))
+        return self._columns.stored(handle, name)
 
     def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         a_pass, step = self._pass, self._step

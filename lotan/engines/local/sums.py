@@ -27,8 +27,14 @@ def write_sums(sums: LazySums, out: Tensor, crew: Crew, mapped: MappedMemory | N
         mapped: The files in which columns lie; None: they lie in memory.
     """
     chunks = sums.product.chunks
-    if mapped is None:
-        crew.run(len(chunks), lambda number: sums.write(number, out[chunks[number]]))
+    if mapped is None or not mapped.holds(sums.column):
+
+        def write_rows(number: int) -> None:
+            sums.write(number, out[chunks[number]])
+            if mapped is not None:
+                mapped.give_back(out[chunks[number]])
+
+        crew.run(len(chunks), write_rows)
         return
     column, written = (tensor.view(len(tensor), -1) for tensor in (sums.column, out))
     width = slice_width(*column.shape)

@@ -15,6 +15,8 @@ from lotan.engines.local.entry_sums import EntrySums
 from lotan.errors import EngineError
 from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
+from lotan.graph.sorted_edges import sort_ends
+from lotan.memory.mapped import MappedMemory
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.edge_columns import LOOP, ORDER, fill_of
 from planner.edge_sets import as_given, is_reversed, relation_of, reversed_set
@@ -155,8 +157,11 @@ class Edges:
 
     @cached_property
     def _reverse(self) -> tuple[Tensor, Tensor]:
+        shape = self.vertices, self.ends
+        if self.weight is None:
+            return self._matrices(*sort_ends(self.src, self.dst, self.vertices), shape, slice(None))
         order = self.reverse_order.numpy()
-        return self._matrices(self.src[order], self.dst[order], (self.vertices, self.ends), order)
+        return self._matrices(self.src[order], self.dst[order], shape, order)
 
     @cached_property
     def reverse_order(self) -> Tensor:
@@ -178,6 +183,11 @@ class Edges:
 
     def with_self_loops(self) -> Edges:
         """Return the edges with exactly one self-loop per vertex, as `planner.spec.EdgeSet` describes it."""
+        if self.weight is None and not self.data and self.columns is no_column:
+            others, every = self.src != self.dst, np.arange(self.vertices)
+            first, then = (np.concatenate([ends[others], every]) for ends in (self.dst, self.src))
+            dst, src = sort_ends(first, then, self.vertices)
+            return Edges(self.vertices, src, dst, None)
         given = None if self.weight is None else torch.from_numpy(self.weight)
         index = torch.from_numpy(np.stack([self.src, self.dst]))
         loops = self_loops(index, self.vertices)
@@ -242,24 +252,31 @@ class EdgeSets:
     Args:
         graph: The graph's own edges.
         counts: The number of vertices within each level, if a plan has levels.
+        mapped: The files for the ends of edges that are made; None: they are in memory.
     """
 
-    def __init__(self, graph: Edges, counts: Sequence[int] = ()) -> None:
-        self.graph = graph
+    def __init__(self, graph: Edges, counts: Sequence[int] = (), mapped: MappedMemory | None = None) -> None:
+        self.graph, self._mapped = graph, mapped
         self._made: dict[EdgeSet, Edges] = {"graph": graph}
         self._counts = counts
         self._first: dict[tuple[EdgeSet, int], Edges] = {}
 
     def __getitem__(self, name: EdgeSet) -> Edges:
         if name not in self._made:
-            given, relation = as_given(name), relation_of(name)
-            if is_reversed(name):
-                self._made[name] = self[reversed_set(name)].turned()
-            elif name != given:
-                self._made[name] = self[given].with_self_loops()
-            elif relation is not None:
-                self._made[name] = self.graph.of_type(relation)
+            made = self._new(name)
+            if self._mapped is not None:
+                made.src, made.dst = self._mapped.stored(made.src), self._mapped.stored(made.dst)
+            self._made[name] = made
         return self._made[name]
+
+    def _new(self, name: EdgeSet) -> Edges:
+        given, relation = as_given(name), relation_of(name)
+        if is_reversed(name):
+            return self[reversed_set(name)].turned()
+        if name != given:
+            return self[given].with_self_loops()
+        assert relation is not None, "the graph's own edges are made already"
+        return self.graph.of_type(relation)
 
     def within(self, name: EdgeSet, level: int | None) -> Edges:
         """Return the edges that end within a level; None: all edges. They are made once."""

@@ -25,7 +25,19 @@ from lotan.errors import EngineError
 from lotan.memory import mapped
 from lotan.memory.mapped import MappedMemory, check_room
 from lotan.planning.job import Job
+from lotan.tracing import trace
 from lotan.training.learner import weights_of
+from planner import Options, Planned, compile_plan
+from planner.choices.memory_use import Uses
+from planner.choices.order_steps import peak_of
+from planner.cost import Pricing
+from planner.explain.text import step_lines
+from planner.holding import SAVED, Budget, pass_uses
+from planner.layout import Layout
+from planner.physical import Plan
+from planner.shares import Crew
+from planner.spec import LossSpec
+from planner.statistics import Statistics
 from tests.exactness.norms import model_of, sample
 from tests.exactness.steps import tensors, train
 from tests.exactness.test_random_models import drawn_model, graph_of, plan_of
@@ -58,9 +70,11 @@ def job_of(model: torch.nn.Module, graph: lotan.Graph | None = None, **options: 
     return lotan.Trainer(model, graph, engine="local", progress=False, **options).job
 
 
-def passes(job: Job, model: torch.nn.Module, on_disk: bool, chunk_rows: int = 32) -> list[Outcome]:
+def passes(
+    job: Job, model: torch.nn.Module, on_disk: bool, chunk_rows: int = 32, budget: Budget | None = None
+) -> list[Outcome]:
     """Two training passes that also evaluate."""
-    with closing(LocalEngine(chunk_rows, on_disk=on_disk)) as engine:
+    with closing(LocalEngine(chunk_rows, on_disk=on_disk, budget=budget)) as engine:
         engine.load(job.graph, job.plan)
         steps = job.plan.training(True)
         return [run(engine, job.plan, steps, Pass(epoch, weights_of(model), seed=0)) for epoch in range(2)]
@@ -82,6 +96,113 @@ def test_same_bits_as_in_memory(name: str, in_slices: bool, monkeypatch: pytest.
     model = MODELS[name]()
     job = job_of(model)
     assert_same_bits(passes(job, model, on_disk=True), passes(job, model, on_disk=False))
+
+
+class Share(Budget):
+    """A budget of a share of all columns of the plan."""
+
+    def of_columns(self, plan: Plan, statistics: Statistics) -> int:
+        uses = pass_uses(plan, plan.training(True), statistics, self.layout)
+        least = max(uses.needed(number, ()) for number in range(len(uses.uses)))
+        return least + self.limit * sum(uses.sizes.values()) // 100
+
+
+@pytest.mark.parametrize("percent", [0, 15, 35])
+@pytest.mark.parametrize("name", MODELS)
+def test_same_bits_if_some_columns_stay_in_memory(name: str, percent: int) -> None:
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    job = job_of(model)
+    budget = Share(percent, Layout(Crew(1, 1), 1))
+    found = budget.holding(job.plan, job.plan.training(True), job.graph.statistics)
+    assert found is not None
+    kept = frozenset[str]().union(*found.kept)
+    assert kept if percent else True
+    assert_same_bits(passes(job, model, on_disk=True, budget=budget), passes(job, model, on_disk=False))
+
+
+def test_same_bits_in_another_order_of_the_steps() -> None:
+    torch.manual_seed(0)
+    model = lotan.nn.GraphSAGE(8, 20, 2, 3, dropout=0.5)
+    job = job_of(model)
+    budget, steps = Share(30, Layout(Crew(1, 1), 1)), job.plan.training(True)
+    given = pass_uses(job.plan, steps, job.graph.statistics, budget.layout)
+    order, uses = [], Uses(given.uses, given.sizes, fixed=False)
+    done = uses.every
+    while done:  # the last steps are those of the smallest numbers that may be the last
+        order.append(uses.last_of(done)[0])
+        done ^= 1 << order[-1]
+    other = tuple(steps[number] for number in reversed(order))
+    assert other != steps
+    ordered = replace(job, planned=job.planned.with_plan(replace(job.plan, train_and_evaluate=other)))
+    assert_same_bits(passes(ordered, model, on_disk=True, budget=budget), passes(job, model, on_disk=False))
+
+
+LARGE = Statistics(vertices=1_000_000, edges=10_000_000, width=128, training=540_000, evaluated=900_000, in_files=True)
+
+
+def planned_for_a_large_graph(kind: type[torch.nn.Module], layers: int) -> Planned:
+    model = kind(128, 256, layers, 40, dropout=0.5)
+    traced = (trace(model, 128, training=training) for training in (True, False))
+    options = Options(pricing=Pricing(ENGINES["local"]))
+    return compile_plan(*traced, LossSpec("classification", 40, 1.0), LARGE, options)
+
+
+def test_the_order_of_least_peak_is_taken_where_there_is_one() -> None:
+    plan, budget = planned_for_a_large_graph(lotan.nn.GraphSAGE, 2).plan, Budget(1 << 40, Layout(Crew(1, 1), 1))
+
+    def peak(found: Plan) -> int:
+        uses = pass_uses(found, found.train_and_evaluate, LARGE, budget.layout)
+        return peak_of(uses, tuple(range(len(uses.uses))))
+
+    ordered = budget.ordered(plan, LARGE)
+    assert sorted(map(str, ordered.train_and_evaluate)) == sorted(map(str, plan.train_and_evaluate))
+    assert peak(ordered) < peak(plan)
+    assert ordered.train == plan.train
+
+
+def test_explain_shows_and_prices_what_goes_to_files() -> None:
+    free = planned_for_a_large_graph(lotan.nn.GCN, 3)
+    layout = replace(free.options.pricing.layout, within=3 << 30)
+    limited = free.described(pricing=replace(free.options.pricing, layout=layout))
+    steps, budget = free.plan.train, Budget.of(ENGINES["local"], layout)
+    holding = budget.holding(free.plan, steps, LARGE)
+    cost = limited.cost(steps)
+    assert 2 * cost.moved("spilled") == holding.moved_bytes
+    assert cost.seconds > free.cost(steps).seconds
+    shown = "\n".join(step_lines(limited, steps))
+    for what, moved in (("Load", holding.loads), ("Store", holding.stores)):
+        assert shown.count(f"   {what}(") == sum(map(len, moved)) > 0
+    assert shown.count("   Read(") == sum(map(len, holding.reads)) - sum(map(len, holding.loads))
+    assert "Store(" not in "\n".join(step_lines(free, steps))
+    assert 0.8 * layout.within < budget.peak(free.plan, LARGE) <= layout.within
+
+
+def test_columns_are_where_the_plan_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["GCN"]()
+    job = job_of(model)
+    budget, steps = Share(25, Layout(Crew(1, 1), 1)), job.plan.training(True)
+    holding = budget.holding(job.plan, steps, job.graph.statistics)
+    sizes = pass_uses(job.plan, steps, job.graph.statistics, budget.layout).sizes
+    moved = sum(len(loads) for loads in holding.loads) + sum(len(stores) for stores in holding.stores)
+    assert moved
+    seen = []
+    with closing(LocalEngine(32, on_disk=True, budget=budget)) as engine:
+        engine.load(job.graph, job.plan)
+        stored = engine.store_columns
+
+        def look(number: int, held: dict[str, torch.Tensor]) -> None:
+            stored(number, held)
+            in_memory = {name for name in sizes.keys() & held.keys() if not engine._columns.in_file(held[name])}
+            seen.append((in_memory, holding.kept[number] - {n for n in holding.kept[number] if n.startswith(SAVED)}))
+
+        monkeypatch.setattr(engine, "store_columns", look)
+        run(engine, job.plan, steps, Pass(0, weights_of(model), seed=0))
+        assert engine._moves._files == {}
+    assert len(seen) == len(steps)
+    for found, planned in seen:
+        assert found == planned
+    assert any(planned for _, planned in seen)
 
 
 @pytest.mark.parametrize("name", ["BatchNorm1d", "PairNorm", "products"])
@@ -179,8 +300,8 @@ def test_no_file_outlives_its_columns(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def train_within(folder: str, limit: str) -> None:
-    """Train in this process; prints its peak, the least limit and whether columns lay in files."""
-    graph = lotan.datasets.generate(60_000, 300_000, width=64, classes=8)
+    """Train on a graph in files in this process; prints its peak, the least limit and whether columns lay in files."""
+    graph = lotan.Graph.read(f"{folder}-graph")
     torch.manual_seed(0)
     options = {"engine": "local", "epochs": 2, "progress": False}
     trainer = lotan.Trainer(lotan.nn.GCN(64, 256, 3, 8, dropout=0.5), graph, **options, memory_limit=limit or None)
@@ -190,10 +311,13 @@ def train_within(folder: str, limit: str) -> None:
     found = trainer.fit()
     found.save(folder)
     peak = sum(found.report["peak_memory_bytes"].values())
-    print(json.dumps({"peak": peak, "least": needs.least, "in_memory": needs.in_memory, "text": trainer.explain()}))
+    graph_in_files = trainer.job.graph.statistics.in_files
+    sizes = {"peak": peak, "least": needs.least, "in_memory": needs.in_memory, "graph_in_files": graph_in_files}
+    print(json.dumps({**sizes, "text": trainer.explain()}))
 
 
 def within(folder: Path, limit: str) -> dict[str, object]:
+    lotan.datasets.generate(60_000, 300_000, width=64, classes=8).save(f"{folder}-graph")
     program = f"from tests.engines.local.test_on_disk import train_within; train_within({str(folder)!r}, {limit!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -209,6 +333,8 @@ def test_a_run_stays_within_the_least_limit_and_comes_to_the_same_bits(tmp_path:
     limited = within(tmp_path / "limited", f"{-(-least >> 20) + 1}m")
     assert limited["peak"] <= least + (1 << 20)
     assert limited["peak"] < free["peak"]
+    assert limited["graph_in_files"]
+    assert not free["graph_in_files"]
     assert "of columns and saved values lie in files" in str(limited["text"])
     ours, theirs = (lotan.load(tmp_path / name).weights for name in ("limited", "free"))
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())

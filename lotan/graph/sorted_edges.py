@@ -1,0 +1,35 @@
+"""The sort of edges by one end and then by the other, without the order of edges where nothing else needs it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ends = npt.NDArray[np.int64]
+
+MOST_KEYS = 2**63 - 1  # the greatest number of a pair of ends
+
+
+def sort_ends(first: Ends, then: Ends, vertices: int) -> tuple[Ends, Ends]:
+    """Sort edges by one end and then by the other, and return these ends. Edges that are alike have no order.
+
+    Two ends are one number, and numbers are sorted where they are. So this takes 16 bytes an edge beside what was
+    given, and less time than the order of the edges.
+
+    Args:
+        first: the ends to sort by [edges].
+        then: the other ends [edges], by which edges of one end are sorted.
+        vertices: the number of vertices, which is greater than any end.
+
+    >>> sort_ends(np.array([1, 0, 1]), np.array([2, 5, 0]), 6)
+    (array([0, 1, 1]), array([5, 0, 2]))
+    """
+    if vertices * vertices > MOST_KEYS:
+        order = np.lexsort((then, first))
+        return first[order], then[order]
+    key = np.multiply(first, vertices, dtype=np.int64)
+    key += then
+    key.sort()
+    found = np.empty_like(key)
+    np.divmod(key, vertices, out=(found, key))
+    return found, key
