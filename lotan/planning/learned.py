@@ -122,8 +122,8 @@ def check_engine_of_rows(config: TrainerConfig, name: str, one_type: bool, train
     on_blocks = one_type and (not trains or isinstance(config.regime, MiniBatch))
     if config.engine not in ("auto", "local") and not (config.engine == "blocks" and on_blocks):
         raise ConfigurationError(
-            f"engine {config.engine} has no learned rows so far, but in mini-batches on 'blocks' and for one type of vertices, and "
-            f"the model learns {name or 'rows'!r}; use engine='local', which reads the graph into this process"
+            f"engine {config.engine} has no learned rows so far, but in mini-batches on 'blocks' and for one type of vertices, "
+            f"and the model learns {name or 'rows'!r}; use engine='local', which reads the graph into this process"
         )
 
 
