@@ -1,4 +1,4 @@
-"""What is known of a graph: its sizes, degrees, groups and labels, and the loss that they make."""
+"""Facts about a graph: its sizes, degrees, groups and labels, and the loss that they make."""
 
 from __future__ import annotations
 
