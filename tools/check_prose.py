@@ -30,7 +30,8 @@ EXEMPT = (
     "ae0de54",
     "f160f5d",
     "e9294f8",
-)  # commits with long subjects on branches that did not have the check yet
+    "c9508f7",
+)  # commits with long subjects that were merged before the check ran on them
 
 _SECTION = re.compile(r"(Args|Attributes|Example|Examples|Note|Raises|Returns|Shapes|Yields):")
 _LISTING = {
