@@ -203,8 +203,8 @@ class TestAPlanFromTheWire:
 
     def test_a_step_of_another_kind_is_refused(self) -> None:
         plan = self.encoded("GCN")
-        plan["train"][0]["step"] = "TotalStep"
-        with pytest.raises(StageError, match="the kind of a step is 'TotalStep'"):
+        plan["train"][0]["step"] = "EdgeStep"
+        with pytest.raises(StageError, match="the kind of a step is 'EdgeStep'"):
             decode_plan(plan)
 
     def test_arithmetic_that_is_none_is_refused(self) -> None:

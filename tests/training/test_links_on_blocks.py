@@ -130,7 +130,7 @@ class TestOnSpark:
         monkeypatch.setattr(frames, "collect", refuse_collection)
         run = fit(in_spark(spark, given), Embedded)
         assert_equal_local(run, local)
-        assert run.model.ids.tolist() == sorted(vertices["id"])
+        assert run.model.ids[""].tolist() == sorted(vertices["id"])
         pairs = {name: edges[name].head(9).to_numpy() for name in ("src", "dst", "relation")}
         found, wanted = run.predict_links(pairs), local.predict_links(pairs)
         np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-4, atol=1e-6)
