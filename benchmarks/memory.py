@@ -143,8 +143,8 @@ class Processors:
         self._thread.join()
 
     def last(self, seconds: float) -> float:
-        """Those of the last so many seconds in which there were several processes."""
-        running = [sample for sample in self._samples if len(sample[1]) > 1]
+        """Those of the last so many seconds in which there were several processes, or of one if there never were."""
+        running = [sample for sample in self._samples if len(sample[1]) > 1] or self._samples
         end = running[-1][0]
         before = min(running, key=lambda sample: abs(sample[0] - (end - seconds)))[1]
         most = {pid: max(found.get(pid, 0.0) for _, found in running) for pid in {p for _, f in running for p in f}}
