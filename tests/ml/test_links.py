@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lotan
-from lotan.hosts.jar import JAR
 from lotan.ml import GNNLinkPredictionModel, GNNLinkPredictor
 from tests.links.graphs import WIDTH, columns
 from tests.ml.test_estimators import same_weights
@@ -116,19 +115,3 @@ def test_rows_are_learned_without_vertices_and_a_validator_chooses_by_negative_p
     loaded = GNNLinkPredictionModel.load(str(tmp_path / "model"))  # has the ids of its rows, and reads no edges
     scores = [one.transform(pairs).orderBy("src", "dst", "label").toPandas()["score"] for one in (model, loaded)]
     np.testing.assert_array_equal(*scores)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
-def test_it_trains_and_predicts_on_blocks(vertices: DataFrame, links: DataFrame) -> None:
-    options = {"engine": "blocks", "workers": 1, "partitions": 2}
-    predictor = GNNLinkPredictor(batchSize=32, fanouts="3,all", **QUICK, **NAMES, **options).setVertices(vertices)
-    model, run = predictor.fit(links), by_trainer(regime=lotan.MiniBatch(32, (3, "all")))
-    for name, weights in model.trained.weights.items():
-        torch.testing.assert_close(weights, run.model.weights[name], rtol=1e-4, atol=1e-5, msg=name)
-    found = model.transform(links).toPandas()
-    expected = run.predict_links(found[["src", "dst", "relation"]])["score"]
-    np.testing.assert_allclose(found["score"], expected, rtol=1e-3, atol=1e-4)
-    maps = [{predictor.lr: rate} for rate in (0.1, 0.2)]
-    with pytest.raises(lotan.ConfigurationError, match="models that learn links train together on engine 'local'"):
-        predictor.fit(links, maps)

@@ -207,7 +207,7 @@ class TestOnSpark:
         with lotan.ModelBatch(graph, [member(0), member(1)], regime=regime, **options) as batch:
             batch.train()
             runs = batch.runs()
-        for seed, run in enumerate(runs):
+        for seed, run in runs.items():
             alone = fit(graph, Classes, task=None, regime=regime, seed=seed)
             for name, weights in run.model.weights.items():
                 torch.testing.assert_close(weights, alone.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
