@@ -56,11 +56,14 @@ class LinkParams(GraphParams):
         TypeConverters.toBoolean,
     )
     taskSeed = make_param("taskSeed", "seed of the negatives", TypeConverters.toInt)
+    engine = make_param("engine", "auto or local; or blocks, for mini-batches", TypeConverters.toString)
+    partitions = make_param("partitions", "number of partitions of the graph on blocks", TypeConverters.toInt)
+    workers = make_param("workers", "number of DL worker processes to start on blocks", TypeConverters.toInt)
 
     def __init__(self) -> None:
         super().__init__()
         self._setDefault(scoreCol="score", decoder="dot", negatives="500", loss="softmax", negativeSampling="uniform")
-        self._setDefault(filtered=False, taskSeed=0)
+        self._setDefault(filtered=False, taskSeed=0, engine="auto")
 
     def link_task(self) -> LinkPrediction:
         """Return the task that the Params describe.
@@ -83,8 +86,13 @@ class LinkParams(GraphParams):
 
     def options(self) -> dict[str, Any]:
         """Return the settings of the task, the regime and the evaluation, as the Trainer and a batch of models take them."""
-        return {**super().options(), "task": self.link_task()}
+        return {**super().options(), **self._of_engine(), "task": self.link_task()}
+
+    def _of_engine(self) -> dict[str, Any]:
+        return {name: self.value(name) for name in ("engine", "partitions", "workers")}
 
     def predicting(self) -> TrainerConfig:
         """Return the settings with which a model computes the rows of vertices."""
-        return TrainerConfig(engine="local", memory_limit=self.value("memoryLimit"))
+        options = self._of_engine()
+        engine = "local" if options["engine"] == "auto" else options["engine"]
+        return TrainerConfig(**options | {"engine": engine}, memory_limit=self.value("memoryLimit"))
