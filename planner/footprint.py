@@ -243,7 +243,7 @@ def reading_bytes(statistics: Statistics) -> int:
     of_vertex = LOCAL_VERTEX_BYTES + (0 if statistics.in_files else FEATURE_COPIES * 4 * statistics.width)
     of_edge = READ_EDGE_BYTES if statistics.in_files else LOCAL_EDGE_BYTES
     of_edge += FEATURE_COPIES * 4 * statistics.edge_data.numbers
-    parts = PARTS_READ * PART_BYTES if statistics.in_files else 0
+    parts = PARTS_READ * min(PART_BYTES, 4 * statistics.width * statistics.vertices) if statistics.in_files else 0
     return of_vertex * statistics.vertices + of_edge * statistics.edges + parts
 
 

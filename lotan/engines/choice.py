@@ -84,7 +84,9 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
         limit: The byte limit of the whole job; None: the free memory.
     """
     free = MEMORY_SHARE * free_memory()
-    return reading_bytes(statistics) <= (free if limit is None else min(free, limit - DRIVER_BYTES))
+    if limit is None:  # then it is not read part by part into a file
+        return reading_bytes(replace(statistics, in_files=False)) <= free
+    return reading_bytes(statistics) <= min(free, limit - DRIVER_BYTES)
 
 
 def choose_engine(
