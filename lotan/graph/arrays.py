@@ -106,7 +106,7 @@ class GraphArrays:
         return Profile(
             out_degrees=_in_classes(out),
             in_degrees=_in_classes(into),
-            density=sum(np.count_nonzero(self.features[some]) for some in parts(self.features))
+            density=sum(int(np.count_nonzero(self.features[some])) for some in parts(self.features))
             / max(1, self.features.size),
             in_edges=tuple(np.bincount(np.frexp(out)[1], weights=into).astype(int).tolist()),
         )
