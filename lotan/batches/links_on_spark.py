@@ -36,7 +36,7 @@ class SparkLinkBatches(SparkBatches):
         linked: The graph and its links.
         plan: The plan of a batch. Nothing is computed once for all batches.
         config: The settings of a run, whose regime is MiniBatch and whose task is a link task.
-        scorer: What workers score pairs with, see `lotan.links.wire.encode_scorer`.
+        scorer: The decoder and its settings as data, with which workers score pairs: see `lotan.links.wire.encode_scorer`.
 
     Raises:
         ConfigurationError: If this Spark cannot place rows by number.

@@ -68,7 +68,7 @@ class SparkBatches:
         regime: The sampling of batches.
         examples: The number of training vertices that have labels, or of training links.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
-        scorer: What workers score the pairs of a link task with, see `lotan.links.wire`; None: the task is another.
+        scorer: The data with which workers score the pairs of a link task, see `lotan.links.wire`; None for other tasks.
 
     Raises:
         ConfigurationError: If this Spark cannot place rows by number.

@@ -96,10 +96,8 @@ class Batches:
         self._regime, self._keys = regime, arrays.keys if keys is None else keys
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._examples = examples_of(arrays) if examples is None else examples
-        self._sampler, self._loader = (
-            Sampler(arrays, both, graph.vertex_types is not None),
-            BatchLoader(graph, plan, chunk_rows),
-        )
+        self._sampler = Sampler(arrays, both, graph.vertex_types is not None)
+        self._loader = BatchLoader(graph, plan, chunk_rows)
         self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the targets of its batches
         self.count = -(-len(self._examples) // regime.batch_size)
         self._end = (epochs + 1) * self.count  # epochs begin at 1

@@ -16,7 +16,8 @@ def links_on_spark(graph: Graph, task: LinkPrediction) -> LinkGraph:
     of a shuffle.
 
     Raises:
-        GraphError: As `lotan.links.examples.link_graph`.
+        GraphError: If links have no splits, the same link is in two splits, there are none of training, or the graph has
+            several types of vertices.
     """
     require_one_type(graph)
     edges = graph.links_in_spark()
@@ -27,9 +28,9 @@ def messages_on_spark(graph: Graph, fractions: tuple[float, float] | None = None
     """Return the graph along which messages pass when a trained model predicts, which stays in Spark.
 
     Args:
-        graph: As for `lotan.links.examples.links_for_prediction`.
-        fractions: As there.
-        seed: As there.
+        graph: The graph. If its edges have no column `split`, all of them carry messages, unless there are fractions.
+        fractions: The shares of validation and test that a hash drew in training; None: none.
+        seed: The seed of that hash.
 
     Raises:
         GraphError: If the graph has several types of vertices.

@@ -82,7 +82,7 @@ class PairScorer:
     """Scores the pairs of batches in a worker.
 
     Args:
-        data: What `encode_scorer` wrote.
+        data: The data that `encode_scorer` has returned.
 
     Raises:
         StageError: If a field is missing or unknown.

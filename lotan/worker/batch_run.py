@@ -36,7 +36,7 @@ class BatchRun:
         plan: The plan of a batch.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         to_tensor: A function that makes a tensor of an array from the wire.
-        scorer: What scores the pairs of a link task; None: the task is another.
+        scorer: The scorer of the pairs of a link task; None for other tasks.
 
     Raises:
         StageError: If the plan scores pairs and there is no scorer, or if it scores none and there is one.
