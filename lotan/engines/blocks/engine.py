@@ -321,9 +321,8 @@ class BlocksEngine(Engine):
     def gather(self, step: GatherStep, contributions: Contributions) -> Column:
         """Sum, for each vertex, the contributions that came back for it as a source."""
         self._read(contributions)
-        edges = contributions.edges
-        near, made = self._graph.chunks[edges, step.within], numbered(step.output.within)
-        rows = self._facade.gather(self._graph.blocks, edges, near, contributions.rows, step.output.width, made)
+        edges, made = contributions.edges, numbered(step.output.within)
+        rows = self._facade.gather(self._graph.blocks, edges, contributions.rows, step.output.width, made)
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 

@@ -41,7 +41,7 @@ class Collection:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """The rows that a stage returned for its sources, chunk by chunk."""
+    """The sums of the rows that a stage returned for its sources, by partition of the chunks."""
 
     rows: Any
     edges: EdgeSet

@@ -181,11 +181,10 @@ object Facade {
   def gather(
       graph: LoadedGraph,
       edges: String,
-      near: RDD[Array[Neighbourhood]],
       contributions: RDD[Array[Rows]],
       width: Int,
       made: Int
-  ): RDD[Rows] = Gather(width, made)(along(graph, edges), near, contributions)
+  ): RDD[Rows] = Gather(width, made)(along(graph, edges), contributions)
 
   // The steps below are about the edges that end `within` a level, and their outputs have rows for vertices or edges within
   // the level `made`: see `EdgeScope`. -1 in place of a level: all.

@@ -27,7 +27,7 @@ final class PipeFailed(reason: MessengerError)
   * @param columns
   *   the columns that were returned for vertices, in order
   * @param contributions
-  *   the rows that were returned for sources, in order: for each chunk `[sources x width]`
+  *   the sums of the rows that were returned for sources, in order: each by owner, see `ContributionSums`
   */
 final class Piped(val columns: Array[Rows], val contributions: Array[Array[Rows]]) extends Serializable
 
@@ -96,7 +96,7 @@ final private class PipeInput(
     near: Array[Array[Neighbourhood]],
     halos: Array[Array[Array[Float]]]
 ) {
-  private val sums = step.fields.map(field => sum(field.columns.map(columns)))
+  private val summed = step.fields.map(field => sum(field.columns.map(columns)))
 
   /** The number of vertices on which the step runs. */
   val count: Int = block.rows(step.within)
@@ -112,6 +112,10 @@ final private class PipeInput(
 
   /** Distinct sources of a chunk along the step's edges of that place. */
   def sources(edges: Int, chunk: Int): Int = near(edges)(chunk).sources.length
+
+  /** Sums for the sources of the chunks along the step's edges of that place. */
+  def sums(edges: Int, width: Int): ContributionSums =
+    new ContributionSums(block.partition, block.count, block.partitions, near(edges), width)
 
   def first(chunk: Int): Int = chunk * step.chunkRows
 
@@ -138,7 +142,7 @@ final private class PipeInput(
       .map(one => 4L * one.width * (if (one.one) 1 else one.edges.fold(rows(chunk))(sources(_, chunk))) + 64)
       .sum
 
-  private def fields(chunk: Int): Seq[(String, Tensor)] = step.fields.zip(sums).map { case (field, rows) =>
+  private def fields(chunk: Int): Seq[(String, Tensor)] = step.fields.zip(summed).map { case (field, rows) =>
     field.tensor -> (if (field.one) tensor(field, rows, 0, 1) else tensor(field, rows, first(chunk), this.rows(chunk)))
   }
 
@@ -193,12 +197,12 @@ final private class PipeOutput(step: PipeStep, input: PipeInput) {
   private val columns =
     step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(rows(one), one.width)).toArray
   private val contributions =
-    step.returned.filter(_.edges.isDefined).map(_ => new Array[Rows](input.chunkCount)).toArray
+    step.returned.flatMap(one => one.edges.map(edges => input.sums(edges, one.width))).toArray
 
   /** The rows of a returned column of the partition: one for each vertex or chunk. */
   private def rows(one: PipeReturned): Int = if (one.one) input.chunkCount else input.block.rows(one.within)
 
-  def piped: Piped = new Piped(columns, contributions)
+  def piped: Piped = new Piped(columns, contributions.map(_.byOwner))
 
   def take(result: ReturnedChunk): Unit = {
     require(
@@ -219,7 +223,7 @@ final private class PipeOutput(step: PipeStep, input: PipeInput) {
         case Some(edges) =>
           val rows = Rows.zeros(input.sources(edges, result.index), one.width)
           tensor.copyTo(rows.values, 0)
-          contributions(contribution)(result.index) = rows
+          contributions(contribution).take(result.index, rows)
           contribution += 1
       }
     }

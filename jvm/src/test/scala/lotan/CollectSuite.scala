@@ -20,7 +20,7 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
         assert(
           RandomGraph.close(graph.read(blocks, forward), graph.propagate(x, set, weighted = true, reverse = false))
         )
-        val backward = Gather(6)(blocks, near, contributions(near, column))
+        val backward = Gather(6)(blocks, contributions(blocks, near, column))
         assert(
           RandomGraph.close(graph.read(blocks, backward), graph.propagate(x, set, weighted = true, reverse = true))
         )
@@ -61,30 +61,44 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
           val all = graph.propagate(x, set, weighted = true, reverse = false)
           assert(forward.map(_.count).collect().toSeq == blocks.map(_.rows(level)).collect().toSeq)
           assert(RandomGraph.close(graph.read(blocks, padded), kept(all, 0.0)))
-          val contributed = contributions(near, RandomGraph.cut(blocks, loaded.columns("x"), level))
+          val contributed = contributions(blocks, near, RandomGraph.cut(blocks, loaded.columns("x"), level))
           val expected = graph.propagate(kept(x, 0f), set, weighted = true, reverse = true)
-          assert(RandomGraph.close(graph.read(blocks, Gather(6)(blocks, near, contributed)), expected))
-          val rows = Gather(6, level + 1)(blocks, near, contributed)
+          assert(RandomGraph.close(graph.read(blocks, Gather(6)(blocks, contributed)), expected))
+          val rows = Gather(6, level + 1)(blocks, contributed)
           assert(rows.map(_.count).collect().toSeq == blocks.map(_.rows(level + 1)).collect().toSeq)
         }
       finally loaded.close()
     }
 
-  test("contributions that do not fit the chunks are refused") {
-    val graph = RandomGraph(4, 50, 100)
+  test("contributions are added in the order of the chunks, in whichever they come back") {
+    val graph = RandomGraph(4, 50, 300)
     val loaded = graph.load(spark, 2, Map("x" -> RandomGraph.column(1, graph.count, 2)))
     try {
-      val near = Collect(EdgeSet.Graph, 7)(loaded.blocks)
-      val good = contributions(near, loaded.columns("x"))
-      val wrong = Seq(
-        "contributions for" -> good.map(_.dropRight(1)),
-        "contributions for" -> good.map(_ :+ Rows.zeros(1, 2)),
-        "contributions of" -> good.map(_.map(rows => Rows.zeros(rows.count + 1, 2)))
-      )
-      for ((message, contributed) <- wrong) {
-        val failure = intercept[Exception](Gather(2)(loaded.blocks, near, contributed).count())
-        assert(failure.getMessage.contains(message))
+      val near = Collect(EdgeSet.Graph, 3)(loaded.blocks)
+      val returned = returnedRows(near, loaded.columns("x")).collect()
+      for ((block, place) <- loaded.blocks.collect().zipWithIndex) {
+        val chunks = near.collect()(place)
+        val orders = chunks.indices +: Seq.fill(5)(new scala.util.Random(place).shuffle(chunks.indices.toList))
+        val found = orders.map { order =>
+          val sums = new ContributionSums(block.partition, block.count, block.partitions, chunks, 2)
+          order.foreach(chunk => sums.take(chunk, returned(place)(chunk)))
+          sums.byOwner.toSeq.map(rows => Option(rows).map(_.values.toSeq))
+        }
+        assert(found.distinct.length == 1)
       }
+    } finally loaded.close()
+  }
+
+  test("contributions that do not fit the chunks are refused") {
+    val graph = RandomGraph(4, 50, 100)
+    val loaded = graph.load(spark, 1, Map("x" -> RandomGraph.column(1, graph.count, 2)))
+    try {
+      val near = Collect(EdgeSet.Graph, 7)(loaded.blocks).first()
+      def sums = new ContributionSums(0, graph.count, 1, near, 2)
+      val missing = intercept[Exception](sums.byOwner)
+      assert(missing.getMessage.contains(s"contributions of 0 chunks of ${near.length} in partition 0"))
+      val longer = intercept[Exception](sums.take(0, Rows.zeros(near(0).sources.length + 1, 2)))
+      assert(longer.getMessage.contains("contributions of"))
     } finally loaded.close()
   }
 }
@@ -107,7 +121,7 @@ object CollectSuite {
     }
 
   /** A worker's backward of these sums: for each source, the weighted sum of its out-edges' gradients. */
-  def contributions(near: RDD[Array[Neighbourhood]], gradient: RDD[Rows]): RDD[Array[Rows]] =
+  def returnedRows(near: RDD[Array[Neighbourhood]], gradient: RDD[Rows]): RDD[Array[Rows]] =
     near.zipPartitions(gradient) { (ofNear, ofGradient) =>
       val all = ofGradient.next()
       Iterator.single(ofNear.next().map { chunk =>
@@ -117,5 +131,14 @@ object CollectSuite {
           .addTo(out.values, chunk.matrix.transpose(chunk.sources.length), weighted = true, 0, chunk.sources.length)
         out
       })
+    }
+
+  /** The sums of what workers return, as a pipe makes them. */
+  def contributions(blocks: RDD[Block], near: RDD[Array[Neighbourhood]], gradient: RDD[Rows]): RDD[Array[Rows]] =
+    blocks.zipPartitions(near, returnedRows(near, gradient)) { (ofBlock, ofNear, ofChunks) =>
+      val (block, chunks) = (ofBlock.next(), ofNear.next())
+      val sums = new ContributionSums(block.partition, block.count, block.partitions, chunks, 6)
+      for ((rows, chunk) <- ofChunks.next().zipWithIndex) sums.take(chunk, rows)
+      Iterator.single(sums.byOwner)
     }
 }
