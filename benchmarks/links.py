@@ -1,12 +1,13 @@
 """Link prediction on FB15k-237 with DistMult: ranks of the test links, and seconds of an epoch beside PyG.
 
-    python benchmarks/links.py                   all three; writes benchmarks/results/links.md
+    python benchmarks/links.py                   all parts; writes benchmarks/results/links.md
     python benchmarks/links.py --parts epoch     one of them, whose table is put in the place of the one before
 
 The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing is measured.
 
 ranks     A learned row for each vertex and each relation, and no encoder. The epoch of the best validation ranks counts.
 encoder   The same with a GraphSAGE layer over sampled neighbours between the rows and the decoder.
+gat       The same with a GAT layer of four heads.
 blocks    DistMult over one RGCN layer of PyG over learned rows, on the engine blocks and on local, with the same seed. Spark
           reads the graph from Parquet. --relations keeps the links of the most frequent relations alone.
 epoch     The same batches and negatives in one process and in turns: Lotan; torch_geometric.nn.kge.DistMult, whose forward
@@ -42,7 +43,8 @@ from lotan.stages.randomness import Randomness
 
 RESULTS = Path(__file__).parent / "results" / "links.md"
 TITLE = "# Link prediction on FB15k-237"
-PARTS = ("ranks", "encoder", "epoch", "blocks")
+PARTS = ("ranks", "encoder", "gat", "epoch", "blocks")
+HEADS = 4
 WIDTH, BATCH, NEGATIVES, RATE, DROPOUT = 128, 1024, 500, 0.1, 0.3
 FANOUT = 20
 RELATIONAL = {"width": 32, "bases": 4, "batch": 8192, "fanout": 10}  # of the part "blocks"
@@ -52,11 +54,16 @@ TURNS, BATCHES = 3, 6  # of the part "epoch": turns, and batches of PyG in each
 class Rows(torch.nn.Module):
     """A learned row for each vertex, and perhaps a layer over neighbours."""
 
-    def __init__(self, width: int, dropout: float, layer: bool = False) -> None:
+    def __init__(self, width: int, dropout: float, layer: str | None = None) -> None:
         super().__init__()
         self.rows = lotan.nn.LearnedFeatures(width)
         self.dropout = torch.nn.Dropout(dropout)
-        self.conv = lotan.nn.SAGEConv(width, width) if layer else None
+        layers = {
+            None: lambda: None,
+            "sage": lambda: lotan.nn.SAGEConv(width, width),
+            "gat": lambda: lotan.nn.GATConv(width, width // HEADS, HEADS),
+        }
+        self.conv = layers[layer]()
 
     def forward(self, x, graph):
         """Return the rows, or those after the layer."""
@@ -64,7 +71,9 @@ class Rows(torch.nn.Module):
         return rows if self.conv is None else self.conv(rows, graph)
 
 
-def trained(graph: lotan.Graph, epochs: int, width: int = WIDTH, dropout: float = DROPOUT, layer: bool = False, **more):
+def trained(
+    graph: lotan.Graph, epochs: int, width: int = WIDTH, dropout: float = DROPOUT, layer: str | None = None, **more
+):
     torch.manual_seed(0)
     task = lotan.LinkPrediction(decoder="distmult", negatives=NEGATIVES)
     regime = lotan.MiniBatch(BATCH, (FANOUT,) if layer else ())
@@ -72,7 +81,7 @@ def trained(graph: lotan.Graph, epochs: int, width: int = WIDTH, dropout: float 
     return lotan.Trainer(Rows(width, dropout, layer), graph, task=task, regime=regime, epochs=epochs, **settings).fit()
 
 
-def ranks_part(graph: lotan.Graph, epochs: int, layer: bool) -> list[str]:
+def ranks_part(graph: lotan.Graph, epochs: int, layer: str | None) -> list[str]:
     started = time.perf_counter()
     run = trained(graph, epochs, layer=layer, eval_every=2)
     seconds = time.perf_counter() - started
@@ -224,6 +233,7 @@ TEXTS = {
     f"{BATCH:,} links, {NEGATIVES} uniform negatives at each end that a batch shares, softmax loss, no reciprocal relations. "
     "Filtered ranks among all 14,541 vertices, in both directions; of equal scores, half count as better.",
     "encoder": f"## Ranks with an encoder\n\nThe same, with a GraphSAGE layer (mean) over at most {FANOUT} in-neighbours.",
+    "gat": f"## Ranks with a GAT layer\n\nThe same, with a GAT layer of {HEADS} heads over at most {FANOUT} in-neighbours.",
     "blocks": "## RGCN and DistMult on Spark\n\nRows of width {width}, one RGCN layer of {bases} bases over at most {fanout} "
     "in-neighbours, batches of {batch:,} links, and the other settings as above. Both engines draw the same batches and begin "
     "with the same weights. The whole run counts planning, starting Spark and workers, and loading.".format(
@@ -249,8 +259,9 @@ def main() -> None:
         graph = lotan.Graph.read("FB15k-237")
     except GraphError as error:
         raise SystemExit(f"nothing is measured: {error}") from error
-    run = {"ranks": lambda: ranks_part(graph, options.epochs, layer=False),
-           "encoder": lambda: ranks_part(graph, options.epochs, layer=True),
+    run = {"ranks": lambda: ranks_part(graph, options.epochs, layer=None),
+           "encoder": lambda: ranks_part(graph, options.epochs, layer="sage"),
+           "gat": lambda: ranks_part(graph, options.epochs, layer="gat"),
            "epoch": lambda: epoch_part(graph),
            "blocks": lambda: blocks_part(graph, options.epochs, options.relations)}  # fmt: skip
     found = {}

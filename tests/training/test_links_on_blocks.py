@@ -220,10 +220,10 @@ class TestOnSpark:
         graph = in_spark(spark, tables())
         straight = fit(graph, Embedded)
         steps = straight.report["mini_batches"]["batches"] // 2
-        given = {"marks": str(tmp_path), "kind": "kill", "batch": steps + 2, "parent": os.getpid()}
+        given = {"marks": str(tmp_path), "kind": "worker", "batch": steps + 2, "parent": os.getpid()}
         monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
         disturbed = fit(graph, Embedded)
-        assert (tmp_path / "kill").exists()
+        assert (tmp_path / "worker").exists()
         assert disturbed.metrics == straight.metrics
         for name, weights in disturbed.model.weights.items():
             assert torch.equal(weights, straight.model.weights[name]), name

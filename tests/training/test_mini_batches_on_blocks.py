@@ -114,9 +114,9 @@ class FaultyTask(SendTask):
     """A task to which something happens when it sends a batch for the first time. It runs in Spark's Python workers."""
 
     marks: str = ""  # a folder that remembers what has happened
-    kind: str = ""  # "raise", "twice" or "kill"
+    kind: str = ""  # "raise", "twice", "worker" or "router"
     batch: int = 0  # the pass in which it happens
-    parent: int = 0  # the process whose workers are killed
+    parent: int = 0  # the process whose worker or Router is killed
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = [rows for rows in batches if rows.num_rows]
@@ -124,8 +124,8 @@ class FaultyTask(SendTask):
         if number != self.batch or not self._first():
             yield from super().__call__(held)
             return
-        if self.kind == "kill":
-            (victim, *_) = workers_of(self.parent)
+        if self.kind in ("worker", "router"):
+            (victim, *_) = workers_of(self.parent) if self.kind == "worker" else routers_of(self.parent)
             os.kill(victim, signal.SIGKILL)
         yield from super().__call__(held)
         if self.kind == "raise":  # after the commit
@@ -146,16 +146,21 @@ def workers_of(process: int) -> list[int]:
     return sorted(one.pid for one in children if one.name() == WORKER_TITLE)
 
 
+def routers_of(process: int) -> list[int]:
+    children = psutil.Process(process).children(recursive=True)
+    return [one.pid for one in children if "messenger.router_process" in one.cmdline()]
+
+
 @pytest.mark.nightly
 @pytest.mark.chaos
 def test_whatever_goes_wrong_in_an_epoch_the_end_has_the_same_bits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that fails after its commit, one that runs twice, and a worker that is killed as a batch goes to it."""
+    """A task that fails after its commit, one that runs twice, and a worker or the Router that is killed as a batch is sent."""
     graph = in_spark(spark, tables(), weight="w")
     straight = fit(graph)
     steps = straight.report["mini_batches"]["batches"] // 2
-    for kind in ("raise", "twice", "kill"):
+    for kind in ("raise", "twice", "worker", "router"):
         given = {"marks": str(tmp_path), "kind": kind, "batch": steps + 3, "parent": os.getpid()}
         monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
         disturbed = fit(graph)
