@@ -1,10 +1,13 @@
-"""Learned rows on a disk: ranks in each order of batches on FB15k-237, and a table larger than its memory limit.
+"""Partitions on a disk: ranks in each order of batches on FB15k-237, accuracies, and a table larger than its memory limit.
 
-    python benchmarks/partitions.py                   both; writes benchmarks/results/partitions.md
+    python benchmarks/partitions.py                   all; writes benchmarks/results/partitions.md
     python benchmarks/partitions.py --parts limit     one of them, whose table is put in the place of the one before
 
 orders    DistMult in memory with shuffled batches, and from a disk with COMET and with BETA, a quarter of the partitions in
           memory. The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing is measured.
+encoder   The same orders with a GraphSAGE layer over the learned rows, in few epochs.
+vertices  GraphSAGE on amazon_photo and coauthor_cs, in memory and from a disk, a quarter of the partitions in memory (or the
+          least that cached_nodes needs): the mean over seeds of the test accuracy in the best epoch.
 limit     DistMult on a generated graph in Parquet, whose rows with Adam's state exceed the memory limit. The peak of the
           process is beside the limit, and the bytes that were moved beside the estimate.
 """
@@ -31,8 +34,8 @@ import lotan
 from lotan.errors import GraphError
 
 RESULTS = Path(__file__).parent / "results" / "partitions.md"
-TITLE = "# Learned rows on a disk"
-PARTS = ("orders", "limit")
+TITLE = "# Partitions on a disk"
+PARTS = ("orders", "encoder", "vertices", "limit")
 WIDTH, BATCH, NEGATIVES, RATE = 100, 1024, 500, 0.1
 ORDERS = {
     "in memory": "shuffled",
@@ -41,19 +44,74 @@ ORDERS = {
 }
 ROW, LIMIT_BATCH, LIMIT_NEGATIVES, PART = 64, 10_000, 200, 1 << 20
 MB = 1e6
+VERTEX_ORDERS = {
+    "in memory": "shuffled",
+    "cached_nodes": "cached_nodes(partitions=16, buffer=4)",
+    "each_once": "each_once(partitions=16, buffer=4)",
+}
+HIDDEN, TARGETS, FANOUT, VERTEX_RATE = 64, 64, 10, 0.003
 
 
-def orders_part(epochs: int, seeds: int) -> list[str]:
+class Encoder(torch.nn.Module):
+    """A GraphSAGE layer over learned rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.conv = lotan.nn.LearnedFeatures(WIDTH), lotan.nn.SAGEConv(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        """Return a row for each vertex."""
+        out: torch.Tensor = self.conv(self.rows(graph), graph)
+        return out
+
+
+def vertices_part(epochs: int, seeds: int) -> list[str]:
+    """Train GraphSAGE on labels in each order, and return the table."""
+    rows = [
+        "| graph | order | test accuracy | in memory, points | read, MB/epoch | s/epoch |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in ("amazon_photo", "coauthor_cs"):
+        graph, known = lotan.Graph.read(name), None
+        for order, words in VERTEX_ORDERS.items():
+            found = []
+            for seed in range(seeds):
+                torch.manual_seed(seed)
+                model = lotan.nn.GraphSAGE(
+                    graph.statistics.width, HIDDEN, 2, int(graph.arrays().label.max()) + 1, dropout=0.5
+                )
+                run = lotan.Trainer(
+                    model,
+                    graph,
+                    regime=lotan.MiniBatch(TARGETS, (FANOUT, FANOUT), seed, words),
+                    optimizer=lotan.Adam(lr=VERTEX_RATE, weight_decay=5e-4),
+                    epochs=epochs,
+                    seed=seed,
+                    progress=False,
+                ).fit()
+                seconds = np.median([epoch["train_seconds"] for epoch in run.history])
+                read = run.report["mini_batches"].get("read_bytes", 0) / epochs / MB
+                found.append((100 * run.metrics["test"]["accuracy"], read, seconds))
+            accuracy, read, seconds = np.mean(found, axis=0)
+            known = accuracy if known is None else known
+            rows.append(
+                f"| {name} | {order} | {accuracy:.2f} % | {accuracy - known:+.2f} | {read:.1f} | {seconds:.2f} |"
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def orders_part(epochs: int, seeds: int, encodes: bool = False) -> list[str]:
     """Train in each order, in turns, and return the table."""
     graph = lotan.Graph.read("FB15k-237")
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ORDERS}
     for seed in range(seeds):
         for name, order in ORDERS.items():
             trainer = lotan.Trainer(
-                lotan.nn.LearnedRows(WIDTH),
+                Encoder() if encodes else lotan.nn.LearnedRows(WIDTH),
                 graph,
                 task=lotan.LinkPrediction("distmult", NEGATIVES, seed=seed),
-                regime=lotan.MiniBatch(BATCH, (), seed=seed, order=order),
+                regime=lotan.MiniBatch(BATCH, (FANOUT,) * encodes, seed=seed, order=order),
                 optimizer=lotan.Adagrad(lr=RATE),
                 epochs=epochs,
                 eval_every=0,
@@ -150,6 +208,13 @@ TEXTS = {
     f"DistMult on FB15k-237: rows of width {WIDTH}, Adagrad at {RATE}, batches of {BATCH:,} links, {NEGATIVES} negatives at "
     "each end, softmax loss. From the disk, 4 of 16 partitions are in memory, and negatives are drawn among their vertices. "
     "Filtered ranks of the test links after the last epoch.",
+    "encoder": "## Ranks with an encoder\n\n"
+    f"The same with a GraphSAGE layer over the rows, fanout {FANOUT}. From the disk, neighbours are drawn in memory too, and the "
+    "ranks are those of the layer on the whole graph.",
+    "vertices": "## Accuracies\n\n"
+    f"GraphSAGE of 2 layers, hidden width {HIDDEN}, dropout 0.5, fanout {FANOUT}, batches of {TARGETS} training vertices, Adam "
+    f"at {VERTEX_RATE} with weight decay 5e-4. From the disk, 4 of 16 partitions are in memory, and neighbours are drawn there. "
+    "Test accuracy on the whole graph, in the epoch of the best validation accuracy.",
     "limit": "## A table beyond its limit\n\n"
     f"DistMult on a generated graph in Parquet: rows of width {ROW}, Adam, batches of {LIMIT_BATCH:,} links, "
     f"{LIMIT_NEGATIVES} negatives at each end. The peak is that of the whole process, from reading the table to the last "
@@ -161,6 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--epochs", type=int, default=12, help="of the orders (default: 12)")
+    parser.add_argument("--vertex-epochs", type=int, default=30, help="of the part vertices (default: 30)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each order (default: 3)")
     parser.add_argument("--vertices", type=int, default=3_000_000, help="of the generated graph (default: 3,000,000)")
     parser.add_argument("--links", type=int, default=3_000_000, help="of the generated graph (default: 3,000,000)")
@@ -174,8 +240,10 @@ def main() -> None:
     for part in options.parts:
         started = time.perf_counter()
         try:
-            if part == "orders":
-                found[part] = orders_part(options.epochs, options.seeds)
+            if part in ("orders", "encoder"):
+                found[part] = orders_part(options.epochs, options.seeds, encodes=part == "encoder")
+            elif part == "vertices":
+                found[part] = vertices_part(options.vertex_epochs, options.seeds)
             else:
                 found[part] = limit_part(options.vertices, options.links, options.limits)
         except GraphError as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,6 +22,14 @@ from planner.physical import Plan
 from planner.steps.pipe import PipeStep
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """The rows of a graph's vertices that lie in tensors of their own, such as those of a buffer of partitions."""
+
+    places: Tensor  # the row of each vertex there, and in learned rows, int64 [vertices]
+    columns: Mapping[str, Tensor]  # static columns by name, [rows, width] each
+
+
 class BatchLoader:
     """Loads samples of one graph for one plan.
 
@@ -29,14 +37,18 @@ class BatchLoader:
         graph: The graph.
         plan: The plan of a batch. Columns that it computes once are computed here, on the whole graph.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        elsewhere: The columns that are not the graph's own, and the places of learned rows; None: all are in its order.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, chunk_rows: int | None = None) -> None:
-        self._arrays, self._plan, self._chunk_rows = graph.arrays(), plan, chunk_rows
+    def __init__(
+        self, graph: Graph, plan: Plan, chunk_rows: int | None = None, elsewhere: Elsewhere | None = None
+    ) -> None:
+        self._arrays, self._plan, self._chunk_rows, self._elsewhere = graph.arrays(), plan, chunk_rows, elsewhere
         self._of_types = RowsOfTypes(graph)
         memory = Memory()
         self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
-        static = {name: column for name, column in _static(graph, plan).items() if not follows_from_sample(name)}
+        there: Collection[str] = () if elsewhere is None else elsewhere.columns
+        static = {name: column for name, column in _static(graph, plan, there).items() if not follows_from_sample(name)}
         self._sparse = {name: SparseRows(static[name]) for name in self._read_as_sparse() if name in static}
         self._static = {name: column for name, column in static.items() if name not in self._sparse}
 
@@ -49,6 +61,9 @@ class BatchLoader:
         static["split"] = only_targets(len(sample.rows), counts[0])
         keys = torch.from_numpy(self._arrays.keys).index_select(0, rows)
         sparse = {name: whole.chosen(rows) for name, whole in self._sparse.items()}
+        if self._elsewhere is not None:
+            rows = self._elsewhere.places.index_select(0, rows)
+            static |= {name: column.index_select(0, rows) for name, column in self._elsewhere.columns.items()}
         given = FromGraph(counts, rows, keys, static, self._programs, sparse, self._of_types)
         return load_batch(self._sampled(sample), self._plan, self._chunk_rows, given)
 
@@ -77,12 +92,12 @@ class BatchLoader:
         )
 
 
-def _static(graph: Graph, plan: Plan) -> Mapping[str, Tensor]:
-    """Return the static columns that training reads, of the whole graph and in its own order."""
+def _static(graph: Graph, plan: Plan, there: Collection[str] = ()) -> Mapping[str, Tensor]:
+    """Return the static columns that training reads, of the whole graph and in its own order, but those in `there`."""
     engine = LocalEngine()
     try:
         engine.load(graph, replace(plan, levels=None))
-        read = plan.lasting | {"label"}
+        read = (plan.lasting | {"label"}) - set(there)
         return {name: engine.static(name) for name in sorted(read)}
     finally:
         engine.close()

@@ -232,8 +232,9 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--order",
         metavar="ORDER",
-        help="train links from a disk, with some partitions and their learned rows in memory: comet or beta,\n"
-        "within --memory-limit; or with sizes, 'comet(partitions=16, buffer=4, groups=8)' (default: all in memory)",
+        help="train from a disk, with some partitions of the vertices in memory: links by comet or beta, vertices by\n"
+        "cached_nodes or each_once, within --memory-limit; or with sizes, such as 'each_once(partitions=16, buffer=4)' and\n"
+        "'comet(partitions=16, buffer=4, groups=8)' (default: all in memory)",
     )
 
 

@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("results"),
         checkpoint_dir="write a checkpoint to DIR after every epoch (default: none)",
         checkpoint_batches="write a checkpoint after every N mini-batches of an epoch too (default: after epochs alone)",
-        storage_dir="folder for the partitions of --order comet or beta, which stays and is used again (default: in\n"
+        storage_dir="folder for the partitions of --order, which stays and is used again (default: in\n"
         "--checkpoint-dir, or else a temporary one)",
         resume="continue from the checkpoint in --checkpoint-dir, if there is one",
         resume_with="continue with another patience, or other numbers of the optimizer, such as lr=0.001,patience=20;\n"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
 from lotan.engines.choice import ENGINES, check_connect, fits_in_memory
+from lotan.settings.regimes import MiniBatch
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -203,13 +204,16 @@ def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iter
     limit, engine = MemoryLimit.of(config), config.engine
     fits = graph.origin != "files" or engine == "local"
     if fits or (engine == "auto" and fits_in_memory(graph.estimate(), limit.bytes)):
-        if (
+        spills = (
             needs is not None
             and ENGINES[needs.engine].in_process
             and needs.spills(limit.bytes)
             and graph.reads_in_parts
-        ):
+        )
+        stored = isinstance(config.regime, MiniBatch) and config.regime.is_stored
+        if needs is not None and spills:
             check_room(needs.on_disk)
+        if spills or (stored and graph.reads_in_parts):
             graph = graph.in_files()
         yield graph
         return

@@ -162,7 +162,7 @@ def assemble(
     src, dst = _find_ends(ids, edges)
     columns: list[Any] = [edges.weight, edges.edge_attr, edges.edge_type]
     if undirected:
-        src, dst, missing = _add_reverses(src, dst, len(ids))
+        src, dst, missing = add_reverses(src, dst, len(ids))
         columns = [None if column is None else np.concatenate([column, column[missing]]) for column in columns]
     if any(column is not None for column in columns):
         by_destination = np.lexsort((*edge_order(*columns), src, dst))
@@ -203,7 +203,7 @@ def with_reverses(ids: Ids, edges: EdgeColumns, undirected: bool) -> EdgeColumns
     """
     if not undirected:
         return edges
-    src, dst, missing = _add_reverses(*_find_ends(ids, edges), len(ids))
+    src, dst, missing = add_reverses(*_find_ends(ids, edges), len(ids))
     names = ("weight", "edge_attr", "edge_type", "split", "relation")
     given = {name: getattr(edges, name) for name in names}
     every = {name: None if one is None else np.concatenate([one, one[missing]]) for name, one in given.items()}
@@ -280,7 +280,7 @@ def runs(first: Positions, lengths: Positions) -> Positions:
     return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
 
 
-def _add_reverses(src: Positions, dst: Positions, vertices: int) -> tuple[Positions, Positions, Positions]:
+def add_reverses(src: Positions, dst: Positions, vertices: int) -> tuple[Positions, Positions, Positions]:
     """Add (dst, src) for every edge whose reverse is not in the graph yet.
 
     A self-loop therefore gains no reverse, and each of several parallel edges gains one.

@@ -10,6 +10,9 @@ from lotan.arguments import require_flag
 from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble
 from lotan.graph.column_names import ColumnNames
+from lotan.graph.columns import require_columns
+from lotan.graph.feature_parts import vertices_in_parts
+from lotan.graph.file_tables import open_table
 from lotan.graph.given_tables import is_connect
 from lotan.graph.given_types import GivenTypes, sql_type, sql_type_of
 from lotan.graph.kept_columns import KeptColumns
@@ -191,10 +194,29 @@ class GraphContent:
             return link_parts(self._source, rows)
         from lotan.graph import frames
 
-        ids, parts = frames.link_tables(
-            self._tables, self.names.with_links().present_edges(self._tables[1].columns), rows
-        )
-        return parts_of_tables(ids, parts)
+        names = self.names.with_links().present_edges(self._tables[1].columns)
+        return parts_of_tables(*frames.link_tables(self._tables, names, rows), names)
+
+    def features_in_parts(self) -> VertexColumns:
+        """Return the ids and features of the vertices, in the order in which they were given. No edge is read.
+
+        Of files, the features are read part by part into a file of this process.
+
+        Raises:
+            GraphError: a column is missing or has a bad value, or the graph is in Spark.
+        """
+        if self._source.tables is not None:
+            raise GraphError(
+                "The features of a graph in Spark are not stored in partitions so far. Save it by graph.save(path), and read it "
+                "by lotan.Graph.read(path)."
+            )
+        if self._source.files is None:
+            return self._source.read_linked()[0]
+        place = self._source.files.vertices
+        table = open_table(place)
+        names = replace(self._source.names, label=None, split=None, vertex_weight=None).present(table.schema.names)
+        require_columns("vertices", names.of_vertices(), table.schema.names)
+        return vertices_in_parts(place, table, names, MappedMemory())
 
     def with_links(self) -> Self:
         """Return the graph in this process's memory, with the splits and relations of its edges if they are there.

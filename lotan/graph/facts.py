@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -84,6 +85,11 @@ class GraphFacts(GraphContent):
         from lotan.graph import frames
 
         return frames.profile(self._tables, self.names, self.undirected)
+
+    def with_statistics(self, statistics: Statistics) -> Self:
+        """Return this graph with sizes that it does not find itself: its edges and features lie elsewhere."""
+        self.__dict__["statistics"] = statistics
+        return self
 
     def estimate(self) -> Statistics:
         """Return `statistics`, but for files an upper bound from their footers, which is known without reading rows."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
-from lotan.graph.column_names import BARE
+from lotan.graph.column_names import BARE, ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.file_tables import open_table, read_rows, unreadable
 from lotan.graph.files import TablePlaces
@@ -22,6 +22,8 @@ class LinkParts:
 
     ids: Ids  # ascending [vertices]
     parts: Callable[[], Iterator[EdgeColumns]]  # yields all edges, in the order in which they were given
+    unread: tuple[str, ...] = ()  # what edges have besides, in words
+    typed: bool = False  # True if edges have types of their own, and not relations alone
 
 
 def link_parts(source: Source, rows: int) -> LinkParts:
@@ -37,7 +39,12 @@ def link_parts(source: Source, rows: int) -> LinkParts:
     if source.files is not None:
         return _of_files(source.files, source, rows)
     vertices, edges = source.read_linked()
-    return LinkParts(_ascending(vertices.ids), lambda: _slices(edges, rows))
+    has = edges.weight is not None, edges.edge_attr is not None
+    return LinkParts(_ascending(vertices.ids), lambda: _slices(edges, rows), _unread(*has), edges.edge_type is not None)
+
+
+def _unread(weights: bool, attributes: bool) -> tuple[str, ...]:
+    return (*["weights"] * weights, *["attributes"] * attributes)
 
 
 def _ascending(ids: Ids) -> Ids:
@@ -64,6 +71,7 @@ def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
     require_columns("vertices", [names.id], vertices.schema.names)
     ids = _ascending(vertex_columns(read_rows(places.vertices, vertices, [names.id]), names).ids)
     edges = open_table(places.edges)
+    there = names.present_edges(edges.schema.names)
     plain = replace(names, weight=None, edge_features=None).with_links().present_edges(edges.schema.names)
     require_columns("edges", plain.of_edges(), edges.schema.names)
 
@@ -78,15 +86,18 @@ def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
         finally:
             pa.default_memory_pool().release_unused()
 
-    return LinkParts(ids, parts)
+    return LinkParts(
+        ids, parts, _unread(there.weight is not None, bool(there.edge_feature_columns)), bool(there.edge_type)
+    )
 
 
-def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]]) -> LinkParts:
+def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]], names: ColumnNames) -> LinkParts:
     """Return links that come as tables of Arrow with the names of a graph's own tables.
 
     Args:
         vertices: the ids.
         parts: a function that yields the edges, part by part.
+        names: the names that the columns had, which tell what edges have besides.
 
     Raises:
         GraphError: an id is null, or occurs twice.
@@ -98,7 +109,8 @@ def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]])
             typed = "edge_type" if "edge_type" in part.column_names else None
             yield edge_columns(part, replace(BARE, edge_type=typed).with_links().present_edges(part.column_names), ids)
 
-    return LinkParts(ids, read)
+    unread = _unread(names.weight is not None, bool(names.edge_feature_columns))
+    return LinkParts(ids, read, unread, bool(names.edge_type))
 
 
 def relation_of(edges: EdgeColumns) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lotan.errors import GraphError
 from lotan.graph import Graph
-from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns, assemble, positions_of, runs
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble, positions_of, runs
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.splits import DrawnSplits
@@ -323,12 +323,21 @@ def _with_messages(vertices: VertexColumns, edges: EdgeColumns, links: Links, un
     arrays = assemble(replace(vertices, split=np.full(len(vertices.ids), -1, dtype=np.int8)), kept, undirected)
     graph = Graph.of_arrays(replace(arrays, split=np.zeros(len(arrays.ids), dtype=np.int8)))
     training, of_links = links._chosen(rows), of_rows(types)
-    return LinkGraph(graph, links, graph.arrays().ids, of_links, _edges_of(training, of_links, graph))
+    return LinkGraph(graph, links, graph.arrays().ids, of_links, edges_of_links(training, of_links, graph.arrays()))
 
 
-def _edges_of(training: Links, types: NDArray[Any] | None, graph: Graph) -> tuple[Positions, Positions]:
-    """Return the edges that each training link stands for: those alike, and their reverses if these were added."""
-    arrays, count = graph.arrays(), len(training)
+def edges_of_links(training: Links, types: NDArray[Any] | None, arrays: GraphArrays) -> tuple[Positions, Positions]:
+    """Return the edges that each training link stands for: those alike, and their reverses if these were added.
+
+    Args:
+        training: The links.
+        types: The type of each as an edge; None: edges have no types. [links]
+        arrays: The graph of the messages.
+
+    Returns:
+        The positions of edges, those of one link after those of another; and the first of each link, and the end of all.
+    """
+    count = len(training)
     edges = arrays.src, arrays.dst, np.zeros_like(arrays.src) if arrays.edge_type is None else arrays.edge_type
     of_links = np.zeros(count, dtype=np.int64) if types is None else types
     asked = [(training.src, training.dst, of_links)]

@@ -137,6 +137,9 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
         drawn = replace(sampling, drawing_seconds=drawing_seconds(sampling, statistics, config, known))
         options = replace(options, pricing=local, sampling=drawn, disabled=(*options.disabled, "hoist_invariant"))
     task = config.task
+    if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
+        # the graph of a batch is another one in each set of partitions, and the features are rows of a buffer
+        options = replace(options, disabled=(*options.disabled, "hoist_invariant", "hold_sparse"))
     of_rows = job.train.tracked or job.train.groups is not None
     if of_rows or sampling.both or (isinstance(task, LinkPrediction) and excludes_targets(task)):
         # a sum that is computed once goes over all edges, and so over the links that the batch is asked about; and

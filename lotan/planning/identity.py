@@ -51,6 +51,10 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
     if job.stored is not None:
         settings["links"] = f"{config.task!r} on {job.stored.summary.training:,} links {job.stored.summary.digest}"
         settings["storage"] = str(job.stored.division)
+        if job.stored.features is not None:
+            settings["features"] = job.stored.features.digest
+    if job.stored_vertices is not None:
+        settings["storage"] = str(job.stored_vertices.division)
     if config.penalty is not None:
         settings["penalty"] = words_of(config.penalty)
     if job.loss.form is not None:

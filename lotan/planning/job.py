@@ -17,6 +17,7 @@ from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.storage.stored import Stored
+from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
 from planner.cost import PassCost
 from planner.footprint import Footprint
@@ -48,6 +49,7 @@ class Job:
     decoder: Decoder | None = None  # the decoder of a link task
     scored: ScoreSizes | None = None  # the sizes of the scores of a link task
     stored: Stored | None = None  # the partitions of a link task that trains from a disk
+    stored_vertices: StoredVertices | None = None  # those of a vertex task
     scores: int = SCORES  # the most scores that a link task computes at one time
 
     @property
@@ -114,10 +116,16 @@ class Job:
             # a worker runs a batch as the local engine does
             of_batch = limit.needs(ENGINES["local"], self.batch.plan, self.batch.statistics, partitions)
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
+            regime = config.regime
+            if isinstance(regime, MiniBatch) and regime.is_stored:
+                held += 0 if self.stored_vertices is None else self.stored_vertices.bytes
+                in_memory = None if found.in_memory is None else found.in_memory + held
+                return replace(
+                    found, peak=found.peak + held, least=found.least + held, in_memory=in_memory, alone=False
+                )
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
             in_memory = whole if self.traits.in_process else found.in_memory
             found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory, alone=False)
-            regime = config.regime
             if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
                 one = (
                     SAMPLE_VERTEX_BYTES * self.batch.statistics.vertices

@@ -42,6 +42,7 @@ from lotan.planning.models import (
     traced,
 )
 from lotan.planning.pricing import priced, spread_over
+from lotan.planning.stored_vertices import with_stored_vertices
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import label_task
@@ -111,7 +112,10 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     )
     warnings = (*warnings, *limit_notes(engine.name, config, graph), *sampling_notes(sampling))
     job = Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
-    return job if sampling is None else with_batches(job, sampling, config)
+    if sampling is None:
+        return job
+    stored = isinstance(config.regime, MiniBatch) and config.regime.is_stored
+    return (with_stored_vertices if stored else with_batches)(job, sampling, config)
 
 
 @translated()

@@ -9,34 +9,41 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import xxhash
 
 from lotan.engines.choice import idle_settings
-from lotan.errors import ConfigurationError, ModelError
+from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph import Graph
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.row_keys import vertex_keys
 from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
+from lotan.memory.mapped import parts
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
 from lotan.planning.learned import check_ids
-from lotan.planning.models import model_outputs, traced
+from lotan.planning.models import edge_demands, model_outputs, traced
 from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.row_wise import ROW_STATES, check_row_wise
 from lotan.settings.tasks import ALL, LinkPrediction
+from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.partitioned_graph import RECORD, LinkReader, Summary
 from lotan.storage.stored import Stored
-from planner.footprint import Footprint, footprint
+from lotan.validation.complaints import not_finite
+from planner.degrees import Degrees
+from planner.edge_columns import EdgeData
+from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps
 from planner.neighbours import orders_neighbours
 from planner.orders.division import Sizes, divide
 from planner.regime import Sampling
 from planner.shares import DRIVER_BYTES
 from planner.spec import LossSpec
-from planner.statistics import Statistics
+from planner.statistics import Profile, Statistics
 
 VERTEX_BYTES = 64
 """The bytes of a vertex beside its rows: its id, its key twice, its place, and a label and a split that say nothing."""
@@ -55,14 +62,14 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     """Read the sizes of the links, trace the model, choose the partitions, and plan a batch.
 
     Args:
-        model: The model, whose output reads learned rows alone.
+        model: The model: learned rows alone, or layers over learned rows and features.
         graph: The graph, in files or in this process.
         config: The settings of the run, whose order trains from a disk.
         decoder: The decoder of an earlier training of the same model, which goes on; None: a new one.
 
     Raises:
         GraphError: If the graph or its links cannot be trained on.
-        ModelError: If the model cannot be traced, has no learned rows, or reads anything else.
+        ModelError: If the model cannot be traced, or reads what is not stored in partitions.
         PlanError: If the model cannot be planned, or a rule is unknown.
         ConfigurationError: If the memory limit is too low, or there is none and the order says no sizes.
     """
@@ -71,12 +78,13 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     assert isinstance(regime, MiniBatch)
     reader = LinkReader(graph, task)
     summary = reader.summary()
-    vertices = _vertices(reader)
-    modules = learned_modules(model)
+    # a graph in files says its width without being read
+    width = getattr(model, "in_channels", 0) or graph.estimate().width
+    encodes = bool(regime.fanouts)
+    vertices = _vertices(reader, summary, width) if encodes else _bare(reader)
+    modules = learned_modules(model, required=not encodes)
     main_metric(config.monitor, "link")
     with _as_if_drawn(modules, reader, summary):
-        # a graph in files says its width without being read
-        width = getattr(model, "in_channels", 0) or graph.estimate().width
         train, evaluate = traced(model, width, vertices)
     learned = {f"{name}.weight" if name else "weight": module.width for name, module in modules.items()}
     if set(train.learned) - set(learned):
@@ -101,32 +109,40 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
         train=train,
         evaluate=evaluate,
         loss=loss,
-        statistics=replace(statistics, edges=summary.training),
+        statistics=statistics if encodes else replace(statistics, edges=summary.training),
         planned=planned,
         engine=engine,
         warnings=(*graph.notes, *idle_settings(engine.name, config, vertices)),
         decoder=decoder,
     )
     job = replace(job, batch=plan_of_batch(job, sampling, config))
-    _check_reads(job, regime)
+    _check_reads(job, reader, len(summary.names), regime)
     name = type(config.optimizer).__name__
     for parameter in learned:
         check_row_wise(name, parameter, {})  # its arguments are checked with the groups of parameters
-    stored = _stored(job, reader, summary, learned, sampling, config)
+    read = (
+        {column.name for column in (*job.batch.plan.static_columns, *job.plan.static_columns)} if job.batch else set()
+    )
+    features = _features(graph, reader, width) if "features" in read else None
+    stored = _stored(job, reader, summary, learned, features, sampling, config)
     return described_memory(replace(job, stored=stored), config)
 
 
-def learned_modules(model: torch.nn.Module) -> dict[str, LearnedFeatures]:
+def learned_modules(model: torch.nn.Module, required: bool = False) -> dict[str, LearnedFeatures]:
     """Return the modules of learned rows by name.
 
+    Args:
+        model: The model.
+        required: True if there must be some.
+
     Raises:
-        ModelError: If there is none.
+        ModelError: If there is none and some are required, or one is not trained.
     """
     found = {name: one for name, one in model.named_modules() if isinstance(one, LearnedFeatures)}
-    if not found:
+    if required and not found:
         raise ModelError(
-            "the model has no learned rows, which are what training from a disk keeps there; take lotan.nn.LearnedRows(64), or "
-            "leave the regime's order out"
+            "the model has no learned rows and reads no neighbours, and training from a disk keeps rows, or features of "
+            "neighbours, there; take lotan.nn.LearnedRows(64), a model with layers and fanouts, or leave the regime's order out"
         )
     frozen = [name for name, module in found.items() if not module.weight.requires_grad]
     if frozen:
@@ -154,7 +170,7 @@ def _as_if_drawn(modules: Mapping[str, LearnedFeatures], reader: LinkReader, sum
             module.weight = before[name]
 
 
-def _vertices(reader: LinkReader) -> Graph:
+def _bare(reader: LinkReader) -> Graph:
     """Return the vertices as a graph without edges and features."""
     count = len(reader.ids)
     nothing = np.zeros(0, dtype=np.int64)
@@ -171,17 +187,69 @@ def _vertices(reader: LinkReader) -> Graph:
     )
 
 
-def _check_reads(job: Job, regime: MiniBatch) -> None:
-    """Refuse a model that reads more than learned rows."""
+def _vertices(reader: LinkReader, summary: Summary, width: int) -> Graph:
+    """Return the same with the sizes of the graph along which messages pass. How degrees differ is not known."""
+    edges = summary.training * (2 if summary.both_ways else 1)
+    even = Degrees.even(summary.vertices, edges)
+    bare = _bare(reader)
+    data = EdgeData(None, bool(summary.names) and not reader.typed)
+    sizes = {"edges": edges, "width": width, "profile": Profile(even, even, 1.0), "edge_data": data, "in_files": True}
+    return bare.with_statistics(replace(bare.statistics, **sizes))
+
+
+def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch) -> None:
+    """Refuse a model that reads what is not stored in partitions."""
+    order = f"order {regime.order!r}"
     plan = job.shown.plan
-    more = sorted({column.name for column in plan.static_columns} - {"label", "split"})
+    encodes = bool(regime.fanouts)
+    known = {"label", "split", *(["features"] if encodes else [])}
+    names = {column.name.partition("@")[0] for column in plan.static_columns}
+    more = sorted(names - known - ({"in_degree", "gcn_scale"} if encodes else set()))
     more += ["the order of neighbours"] * orders_neighbours(job.train)  # there, vertices lie in another order
     if more or job.train.tracked:
         what = ", ".join(more) or "running statistics of all rows"
+        mend = "leave it out of the model" if encodes else "give fanouts and layers that read neighbours, leave it out"
         raise ModelError(
-            f"order {regime.order!r} trains models of learned rows alone so far, and this one reads {what}; leave it out of the "
-            "model, or leave order out of the regime"
+            f"{order} trains models of learned rows, and of features with layers that read neighbours, and this one reads "
+            f"{what}; {mend}, or leave order out of the regime"
         )
+    types = edge_demands(job.train)[1]
+    if types is not None and types[0] < relations:
+        raise GraphError(
+            f"edges.relation: the links have {relations} relations, and layer {types[1]!r} of the model was made for {types[0]}. "
+            f"Make it for {relations}."
+        )
+    if encodes and reader.unread:
+        raise GraphError(
+            f"{order} stores edges without {' and '.join(reader.unread)} so far, and the edges of this graph have them. Train it "
+            "in memory, with order left out; or make the graph without them."
+        )
+
+
+def _features(graph: Graph, reader: LinkReader, width: int) -> StoredFeatures:
+    """Read the features of a graph part by part into a file, and check them.
+
+    Raises:
+        GraphError: If they are not finite, or of another width than the model expects.
+    """
+    columns = graph.features_in_parts()
+    if columns.features.shape[1] != width:
+        raise GraphError(
+            f"vertices.features: a row has {columns.features.shape[1]} numbers, and the model expects {width}. Give the model "
+            f"in_channels={columns.features.shape[1]}, or features of that width."
+        )
+    digest = xxhash.xxh3_64(np.ascontiguousarray(vertex_keys(columns.ids)).data.cast("B"))
+    bad, first = 0, -1
+    for some in parts(columns.features):
+        rows = np.ascontiguousarray(columns.features[some])
+        digest.update(rows.data.cast("B") if rows.size else b"")
+        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        first = int(wrong[0]) + some.start if len(wrong) and first < 0 else first
+        bad += len(wrong)
+    if bad:
+        raise not_finite(bad, columns.ids[first], columns.features[first].tolist())
+    order = np.argsort(columns.ids, kind="stable")
+    return StoredFeatures(columns.features, order, digest.hexdigest())
 
 
 def _stored(
@@ -189,18 +257,22 @@ def _stored(
     reader: LinkReader,
     summary: Summary,
     learned: Mapping[str, int],
+    features: StoredFeatures | None,
     sampling: Sampling,
     config: TrainerConfig,
 ) -> Stored:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
-    states = len(ROW_STATES[type(config.optimizer).__name__])
+    states = len(ROW_STATES.get(type(config.optimizer).__name__, ()))
     sizes = Sizes(
         vertices=summary.vertices,
         rows=summary.vertices * sum(learned.values()) * NUMBER * (1 + states),
         links=RECORD * summary.training,
+        features=0 if features is None else NUMBER * features.rows.size,
+        messages=job.statistics.edges if regime.fanouts else 0,
     )
-    fixed = _fixed_bytes(job, summary, sampling, config)
+    whole = _evaluation(job, config) if regime.fanouts else None
+    fixed = _fixed_bytes(job, summary, sampling, config) + (0 if whole is None else whole.least)
     division = regime.division
     if division is None and limit.bytes is None:
         raise ConfigurationError(
@@ -215,7 +287,9 @@ def _stored(
         raise ConfigurationError(
             f"order {regime.order!r} has more partitions than the graph has vertices ({summary.vertices:,}); give fewer"
         )
-    needed = Footprint("local", peak=fixed + division.bytes(sizes), least=fixed + least.bytes(sizes))
+    peak, more = fixed + division.bytes(sizes), 0 if whole is None else whole.peak - whole.least
+    spills = limit.bytes is not None and peak + more > limit.bytes  # else the evaluation is in memory
+    needed = Footprint("local", peak=peak if spills else peak + more, least=fixed + least.bytes(sizes))
     folder = config.storage_dir
     if folder is None and config.checkpoint_dir is not None:
         folder = Path(config.checkpoint_dir) / "storage"
@@ -225,6 +299,8 @@ def _stored(
         division=division,
         sizes=sizes,
         learned=learned,
+        features=features,
+        evaluates_on_disk=spills,
         states=states,
         footprint=needed,
         scoring_seconds=_scoring_seconds(job, summary, sampling, config, states),
@@ -245,6 +321,20 @@ def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: Tra
     products = SCORE_PRODUCTS * scores * width * rates.multiply_adds
     terms = SCORE_OPERATIONS * scores * rates.autograd_numbers
     return products + terms + STEP_OPERATIONS * (1 + states) * changed * rates.parameter_numbers
+
+
+def _evaluation(job: Job, config: TrainerConfig) -> Footprint:
+    """Return the estimated bytes of an evaluation on the whole graph, beside those of this process.
+
+    Its peak is that of an evaluation in memory, and its least that of one whose columns lie in files. Learned rows lie in a
+    file in either.
+    """
+    limit, statistics = MemoryLimit.of(config), job.statistics
+    found = footprint(job.traits, job.plan, statistics, limit.layout(job.traits, None))
+    assert found.in_memory is not None  # the engine is in this process
+    rows = DRIVER_BYTES + int(local_gaps(job.plan) * LEARNED_COPIES * learned_bytes(job.plan, statistics))
+    least = max(0, min(found.least, found.in_memory) - rows)
+    return replace(found, peak=max(least, found.in_memory - rows), least=least)
 
 
 def _fixed_bytes(job: Job, summary: Summary, sampling: Sampling, config: TrainerConfig) -> int:

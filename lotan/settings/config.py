@@ -115,7 +115,7 @@ class TrainerConfig:
     checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
     # Mini-batches after which a checkpoint is written within an epoch too; None: checkpoints are written after epochs alone
     checkpoint_batches: int | None = None
-    # Folder of partitions for the orders "comet" and "beta"; None: in checkpoint_dir, or else a temporary one
+    # Folder of partitions for orders that train from a disk; None: in checkpoint_dir, or else a temporary one
     storage_dir: str | Path | None = None
     resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
     # settings that the run goes on with, such as {"lr": 0.001, "patience": 20}; the others stay as they were given at first
@@ -309,9 +309,9 @@ def _check_checkpoints(config: TrainerConfig) -> None:
             "regime=lotan.MiniBatch(...)"
         )
     if config.tables is not None or config.regime.is_stored:
-        where = "row tables" if config.tables is not None else "partitions on a disk"
+        where = "learned rows in row tables" if config.tables is not None else "partitions on a disk"
         raise ConfigurationError(
-            f"checkpoint_batches does not go with learned rows in {where}, which are saved after epochs alone: leave it out"
+            f"checkpoint_batches does not go with {where}, whose runs are saved after epochs alone: leave it out"
         )
 
 

@@ -10,15 +10,23 @@ from lotan.arguments import described, require_count, wrong
 from lotan.errors import ConfigurationError
 from lotan.settings.named_calls import read_call
 from planner.orders.division import Division, OrderName
+from planner.orders.vertex_division import VertexOrderName
 from planner.regime import MOST_FANOUTS, Fanout, batches_in_words
 
 ALL: Fanout = "all"
 SHUFFLED, FIXED = "shuffled", "fixed until the elbow"
 ORDERS = (SHUFFLED, FIXED)
-STORED: dict[str, tuple[str, ...]] = {"comet": ("partitions", "buffer", "groups"), "beta": ("partitions", "buffer")}
+STORED: dict[str, tuple[str, ...]] = {
+    "comet": ("partitions", "buffer", "groups"),
+    "beta": ("partitions", "buffer"),
+    "cached_nodes": ("partitions", "buffer"),
+    "each_once": ("partitions", "buffer"),
+}
 """The orders that train from partitions on a disk, with their arguments."""
 
-NOT_FOR_LINKS = ("cached_nodes", "each_once", "hilbert")
+OF_VERTICES = ("cached_nodes", "each_once")
+"""Those whose examples are vertices. The examples of the others are links."""
+
 BATCHES_AHEAD = 2
 """The batches that are prepared before they are needed. More would take memory, and one thread prepares them in turn."""
 
@@ -55,6 +63,11 @@ class MiniBatch:
     decides how many there are, or the order says so: "comet(partitions=16, buffer=4, groups=8)". Sources: Waleffe et al.,
     MariusGNN (EuroSys 2023); Mohoney et al., Marius (OSDI 2021).
 
+    With order "cached_nodes" or "each_once" a vertex task trains from a disk, where features and edges lie. Neighbours are
+    drawn among the partitions in memory. With "cached_nodes" those of the training vertices stay there, beside others that
+    each epoch draws anew, and nothing is read within an epoch. With "each_once" training vertices are everywhere, and an
+    epoch reads each partition once: "each_once(partitions=16, buffer=4)".
+
     Args:
         batch_size: The number of targets of a batch. The last batch of an epoch may have fewer.
         fanouts: For each layer the most in-edges that are drawn for a vertex, or "all" for every in-edge. The first number
@@ -63,8 +76,8 @@ class MiniBatch:
         seed: The seed of the order of targets and of the draws. It is not the Trainer's seed, which is that of dropout,
             so that models with other seeds share the batches.
         order: "shuffled", for other batches in each epoch, or "fixed until the elbow". The latter keeps the drawn edges of
-            an epoch in memory, and follows the validation of one model: grids and link tasks do not have it. Or "comet" or
-            "beta", for a link task whose model is learned rows alone.
+            an epoch in memory, and follows the validation of one model: grids and link tasks do not have it. Or one of those
+            that train from a disk.
 
     Raises:
         ConfigurationError: If `batch_size` is no whole number of at least 1, a fanout is neither such a number nor "all", or
@@ -102,21 +115,36 @@ class MiniBatch:
         return self.order not in ORDERS
 
     @property
+    def trains_vertices(self) -> bool:
+        """True if batches come from partitions on a disk, and their examples are vertices."""
+        return self.is_stored and read_call("order", self.order, "each_once").name in OF_VERTICES
+
+    @property
     def stored_order(self) -> OrderName:
-        """The name of such an order."""
+        """The name of an order of links on a disk."""
         name = read_call("order", self.order, "comet").name
         assert name in ("comet", "beta")  # it was checked
         return "comet" if name == "comet" else "beta"
 
     @property
-    def division(self) -> Division | None:
-        """The division into partitions that the order says; None: the memory limit decides."""
+    def vertex_order(self) -> VertexOrderName:
+        """The name of an order of vertices on a disk."""
+        assert self.trains_vertices  # it was checked
+        return "each_once" if read_call("order", self.order, "each_once").name == "each_once" else "cached_nodes"
+
+    @property
+    def stored_sizes(self) -> tuple[int, int] | None:
+        """The partitions, and those in memory, that the order says; None: the memory limit decides."""
         given = read_call("order", self.order, "comet").keywords
-        if not given:
+        return (given["partitions"], given["buffer"]) if given else None
+
+    @property
+    def division(self) -> Division | None:
+        """The division of links into partitions that the order says; None: the memory limit decides."""
+        if self.stored_sizes is None:
             return None
-        return Division(
-            self.stored_order, given["partitions"], given["buffer"], given.get("groups", given["partitions"])
-        )
+        groups = read_call("order", self.order, "comet").keywords.get("groups", self.stored_sizes[0])
+        return Division(self.stored_order, *self.stored_sizes, groups)
 
     def __str__(self) -> str:
         return batches_in_words(self.batch_size, self.fanouts)
@@ -145,15 +173,10 @@ def _check_stored(order: object) -> None:
     Raises:
         ConfigurationError: If there is no such order, or its sizes do not go together.
     """
-    expected = f"{', '.join(map(repr, ORDERS))}, 'comet' or 'beta'"
+    expected = f"one of {', '.join(map(repr, (*ORDERS, *STORED)))}"
     if not isinstance(order, str):
         raise wrong("MiniBatch", "order", order, expected)
     call = read_call("order", order, "comet(partitions=16, buffer=4, groups=8)")
-    if call.name in NOT_FOR_LINKS:
-        raise ConfigurationError(
-            f"MiniBatch got order={order!r}, which trains from a disk, and so far only links do: take 'comet' or 'beta' with "
-            "task=lotan.LinkPrediction(...), or 'shuffled'"
-        )
     if call.name not in STORED:
         raise wrong("MiniBatch", "order", order, expected)
     names, given = STORED[call.name], call.keywords
@@ -163,6 +186,13 @@ def _check_stored(order: object) -> None:
     if not given:
         return
     partitions, buffer, groups = (*sizes, sizes[0])[:3]
+    if call.name == "cached_nodes":  # a single partition may have all training vertices
+        if buffer > partitions:
+            raise ConfigurationError(
+                f"MiniBatch got order={order!r}; expected room in the buffer for at most all partitions, as in "
+                "'cached_nodes(partitions=16, buffer=4)'"
+            )
+        return
     even = partitions % groups == 0 and buffer % (partitions // groups) == 0
     least = 2 if groups > 1 else 1
     if not even or not least <= buffer // max(1, partitions // groups) <= groups:

@@ -31,20 +31,23 @@ def check_storage(regime: object, task: object, config: TrainerConfig) -> None:
             )
         return
     order = f"regime MiniBatch has order {regime.order!r}"
-    if not isinstance(task, LinkPrediction):
+    if regime.trains_vertices and isinstance(task, LinkPrediction):
         raise ConfigurationError(
-            f"{order}, which trains links from a disk: give task=lotan.LinkPrediction(...); vertices are not trained from a disk "
-            "so far: leave order out for them"
+            f"{order}, which trains vertices from a disk, and task is LinkPrediction: take 'comet' or 'beta'"
         )
-    if regime.fanouts:
+    if not regime.trains_vertices and not isinstance(task, LinkPrediction):
         raise ConfigurationError(
-            f"{order}, and fanouts {regime.fanouts}: models that read neighbours are not trained from a disk so far. Give "
-            "fanouts=() with a model of learned rows alone, such as lotan.nn.LearnedRows(64), or leave order out"
+            f"{order}, which trains links from a disk: take 'cached_nodes' or 'each_once' for labels of vertices, or give "
+            "task=lotan.LinkPrediction(...)"
         )
     if config.engine != "local":
         raise ConfigurationError(
             f"{order}, which trains on engine 'local', and engine is {config.engine!r}: leave engine out"
         )
+    if not isinstance(task, LinkPrediction):
+        if config.tables is not None:
+            raise ConfigurationError(f"{order}, and tables keeps rows in other processes: leave one of them out")
+        return
     reasons = {
         "filtered=True": (task.filtered, "needs all links in memory"),
         "penalty": (config.penalty is not None, "may read all rows"),

@@ -27,12 +27,19 @@ class PartitionBuffer:
         files: The files of all partitions.
         slots: The number of partitions that there is room for.
         columns: The tensors that hold the rows, [slots x vertices of the largest partition, width] each.
+        fixed: Files of rows that nobody changes, such as features, with the tensor that holds these; None: there are none.
     """
 
-    def __init__(self, files: RowFiles, slots: int, columns: Sequence[Tensor]) -> None:
-        self.files, self.slots, self.moved = files, slots, Moved()
+    def __init__(
+        self,
+        files: RowFiles,
+        slots: int,
+        columns: Sequence[Tensor],
+        fixed: tuple[RowFiles, Tensor] | None = None,
+    ) -> None:
+        self.files, self.slots, self.columns, self.fixed, self.moved = files, slots, columns, fixed, Moved()
         self.most_held = 0  # the most partitions that were in memory at one time
-        self._columns, self._placement = columns, files.placement
+        self._placement = files.placement
         self._slot = np.full(self._placement.partitions, -1, dtype=np.int64)  # of each partition that is trained on
         self._free = list(range(slots))[::-1]
         self._ahead: dict[int, tuple[int, Future[None]]] = {}  # the slots of partitions that are being read
@@ -131,6 +138,9 @@ class PartitionBuffer:
         def read() -> None:
             started = time.perf_counter()
             self.moved.read_bytes += self.files.read(partition, self._of(partition, slot))
+            if self.fixed is not None:
+                files, column = self.fixed
+                self.moved.read_bytes += files.read(partition, self._rows_of(partition, slot, [column]))
             self.moved.read_seconds += time.perf_counter() - started
 
         self._ahead[partition] = slot, self._submit(read)
@@ -149,8 +159,11 @@ class PartitionBuffer:
         return self._thread.submit(guarded)
 
     def _of(self, partition: int, slot: int) -> list[Tensor]:
+        return self._rows_of(partition, slot, self.columns)
+
+    def _rows_of(self, partition: int, slot: int, columns: Sequence[Tensor]) -> list[Tensor]:
         start = slot * self._placement.capacity
-        return [column[start : start + self._placement.count(partition)] for column in self._columns]
+        return [column[start : start + self._placement.count(partition)] for column in columns]
 
     def _check_written(self, wait: bool) -> None:
         waiting = []

@@ -1,4 +1,7 @@
-"""The batches of an epoch over partitions: links whose ends are in memory, and negatives that are drawn among these."""
+"""The batches of an epoch over partitions: links whose ends are in memory, and negatives that are drawn among these.
+
+For an encoder, neighbours are drawn among the vertices in memory too, along any edge between them but the links asked about.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,15 @@ import torch
 from numpy.typing import NDArray
 
 from lotan.batches.draws import order_words
+from lotan.batches.loader import BatchLoader, Elsewhere
+from lotan.batches.sampler import Sampler
 from lotan.batches.schedule import Prepared
 from lotan.engines.local.batch_graph import load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
+from lotan.graph import Graph
 from lotan.graph.arrays import Ids, Positions
 from lotan.graph.row_keys import vertex_keys
+from lotan.links.examples import Links, edges_of_links
 from lotan.links.pairs import DESTINATIONS, SOURCES, Pairs, Side
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.settings.tasks import ALL, LinkPrediction
@@ -27,8 +34,10 @@ from lotan.stages.saved_values import Memory
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.partitioned_graph import PartitionedGraph, Records
 from lotan.storage.placement import Placement
+from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
 from planner.orders.order import EdgeOrder, Set
 from planner.physical import Plan
+from planner.regime import Fanout
 
 
 @dataclass(frozen=True)
@@ -66,38 +75,6 @@ def sets_of_epoch(graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of
         turn = np.lexsort((places_of_links, words[:, 1], words[:, 0]))
         yield LinkSet(number, held, then, records[turn], first)
         first += -(-len(records) // batch_size)
-
-
-class InMemory:
-    """The vertices of the partitions that are in memory, numbered one after the other.
-
-    Args:
-        placement: The partitions.
-        held: Those in memory, ascending.
-    """
-
-    def __init__(self, placement: Placement, held: Set) -> None:
-        self._firsts = np.array([placement.first(one) for one in held])
-        self._ends = np.array([placement.count(one) for one in held]).cumsum()
-        self._placement, self._held = placement, np.array(held)
-
-    def __len__(self) -> int:
-        """Return the number of vertices in memory."""
-        return int(self._ends[-1])
-
-    def positions(self, numbers: Positions) -> Positions:
-        """Return the positions of vertices by their numbers among those in memory."""
-        place = np.searchsorted(self._ends, numbers, side="right")
-        counts = np.diff(self._ends, prepend=0)
-        found: Positions = self._firsts[place] + numbers - (self._ends[place] - counts[place])
-        return found
-
-    def numbers(self, positions: Positions) -> Positions:
-        """Return the numbers of vertices among those in memory by their positions, the inverse of `positions`."""
-        place = np.searchsorted(self._held, self._placement.partition_of(positions))
-        counts = np.diff(self._ends, prepend=0)
-        found: Positions = positions - self._firsts[place] + (self._ends[place] - counts[place])
-        return found
 
 
 def pairs_of(
@@ -170,6 +147,92 @@ class RowLoader:
         )
 
 
+def types_of(graph: PartitionedGraph) -> Positions | None:
+    """Return the type of an edge of messages for each number of a relation, which is that number; None: there are none."""
+    return np.arange(len(graph.summary.names)) if graph.summary.names else None
+
+
+class SampledSet:
+    """The graph of one set of partitions, from which an encoder's batches are sampled.
+
+    Args:
+        graph: The graph on the disk.
+        of_set: The set.
+        buffer: The buffer, which holds the partitions of the set.
+        ids: The ids of all vertices, ascending.
+        sampled: What is sampled, and how.
+    """
+
+    def __init__(
+        self, graph: PartitionedGraph, of_set: LinkSet, buffer: PartitionBuffer, ids: Ids, sampled: Sampled
+    ) -> None:
+        memory = InMemory(graph.placement, of_set.held)
+        arrays = arrays_of_set(graph, memory, of_set.held, VertexRows.without_labels(ids), types_of(graph))
+        features = {} if buffer.fixed is None else {"features": buffer.fixed[1]}
+        elsewhere = Elsewhere(buffer.rows(memory.every), features)
+        self._loader = BatchLoader(Graph.of_arrays(arrays), sampled.plan, sampled.chunk_rows, elsewhere)
+        self._sampler, self._fanouts = Sampler(arrays, sampled.both), sampled.fanouts
+        self._memory, self._without = memory, None
+        if sampled.excludes:
+            ends = (memory.numbers(of_set.records[:, column].astype(np.int64)) for column in (0, 1))
+            split = np.zeros(len(of_set.records), dtype=np.int8)
+            both_ways = graph.summary.both_ways
+            numbers = of_set.records[:, 2].astype(np.int64)
+            links = Links(len(memory), *ends, numbers, split, both_ways=both_ways)
+            self._without = edges_of_links(links, numbers, arrays)
+
+    def load(self, ends: Positions, links: slice, of: Randomness, prepared: Prepared) -> LoadedGraph:
+        """Draw edges around the ends of some links, and return them as a graph.
+
+        Args:
+            ends: The positions of the ends and of negatives, ascending.
+            links: The links of the batch, as places among those of the set.
+            of: The seed, the epoch and the batch.
+            prepared: The counts, to which it is added.
+        """
+        started, without = time.perf_counter(), None
+        if self._without is not None:
+            order, first = self._without
+            without = order[first[links.start] : first[links.stop]]
+        sample = self._sampler.sample(self._memory.numbers(ends), self._fanouts, of, without)
+        drawn = time.perf_counter()
+        loaded = self._loader.load(sample)
+        prepared.edges += len(sample.edges)
+        prepared.sample_seconds += drawn - started
+        prepared.load_seconds += time.perf_counter() - drawn
+        return loaded
+
+
+class PlainSet:
+    """The rows of one set of partitions, for models that read nothing else.
+
+    Args:
+        loader: The loader for the plan of a batch.
+        buffer: The buffer, which holds the partitions of the set.
+    """
+
+    def __init__(self, loader: RowLoader, buffer: PartitionBuffer) -> None:
+        self._loader, self._buffer = loader, buffer
+
+    def load(self, ends: Positions, links: slice, of: Randomness, prepared: Prepared) -> LoadedGraph:
+        """Return the ends of links, and negatives, as a graph without edges, see `SampledSet.load`."""
+        started = time.perf_counter()
+        loaded = self._loader.load(ends, self._buffer.rows(ends))
+        prepared.load_seconds += time.perf_counter() - started
+        return loaded
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The way in which an encoder's batches are sampled."""
+
+    plan: Plan  # of a batch
+    fanouts: Sequence[Fanout]
+    both: bool  # True if out-edges are drawn too
+    excludes: bool  # True if no message passes along the links of the batch
+    chunk_rows: int | None = None
+
+
 @dataclass(frozen=True)
 class Batch:
     """A batch that is ready to train on."""
@@ -186,7 +249,8 @@ class StoredLinkBatches:
     Args:
         graph: The graph on the disk.
         buffer: The buffer of partitions.
-        loader: The loader for the plan of a batch.
+        ids: The ids of all vertices, ascending.
+        loader: The loader for the plan of a batch that reads learned rows alone; or what an encoder samples.
         regime: The regime.
         task: The task.
     """
@@ -195,11 +259,13 @@ class StoredLinkBatches:
         self,
         graph: PartitionedGraph,
         buffer: PartitionBuffer,
-        loader: RowLoader,
+        ids: Ids,
+        loader: RowLoader | Sampled,
         regime: MiniBatch,
         task: LinkPrediction,
     ) -> None:
-        self._graph, self._buffer, self._loader, self._regime, self._task = graph, buffer, loader, regime, task
+        self._graph, self._buffer, self._ids, self._loader = graph, buffer, ids, loader
+        self._regime, self._task = regime, task
         self.prepared = Prepared()
         self._thread = ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
 
@@ -215,16 +281,23 @@ class StoredLinkBatches:
             self._buffer.turn_to(found.held, found.then)
             if not len(found.records):
                 continue
-            memory = InMemory(self._graph.placement, found.held)
+            batches = SetOfLinks(found, InMemory(self._graph.placement, found.held), self._graph_of(found))
             waiting: deque[Future[Batch]] = deque()
-            starts = range(0, len(found.records), size)
-            for number, start in enumerate(starts):
-                waiting.append(self._thread.submit(self._prepare, found, memory, epoch, number, start))
+            for number in range(-(-len(found.records) // size)):
+                waiting.append(self._thread.submit(self._prepare, batches, epoch, number))
                 if len(waiting) > BATCHES_AHEAD:
                     yield self._taken(waiting)
             while waiting:
                 yield self._taken(waiting)
             self._buffer.changed()
+
+    def _graph_of(self, of_set: LinkSet) -> PlainSet | SampledSet:
+        if isinstance(self._loader, RowLoader):
+            return PlainSet(self._loader, self._buffer)
+        started = time.perf_counter()
+        found = SampledSet(self._graph, of_set, self._buffer, self._ids, self._loader)
+        self.prepared.wait_seconds += time.perf_counter() - started
+        return found
 
     def _taken(self, waiting: deque[Future[Batch]]) -> Batch:
         started = time.perf_counter()
@@ -232,22 +305,29 @@ class StoredLinkBatches:
         self.prepared.wait_seconds += time.perf_counter() - started
         return found
 
-    def _prepare(self, of_set: LinkSet, memory: InMemory, epoch: int, number: int, start: int) -> Batch:
+    def _prepare(self, of: SetOfLinks, epoch: int, number: int) -> Batch:
         started = time.perf_counter()
-        records = of_set.records[start : start + self._regime.batch_size]
-        batch = of_set.first + number
-        of = Randomness(self._task.seed, epoch, batch=batch)
-        pairs = pairs_of(records, of_set.records, memory, self._task, of, bool(self._graph.summary.names))
+        size, every = self._regime.batch_size, of.links.records
+        links = slice(number * size, min(len(every), (number + 1) * size))
+        batch = of.links.first + number
+        drawn_as = Randomness(self._task.seed, epoch, batch=batch)
+        pairs = pairs_of(every[links], every, of.memory, self._task, drawn_as, bool(self._graph.summary.names))
         ends = pairs.ends
-        drawn = time.perf_counter()
-        graph = self._loader.load(ends, self._buffer.rows(ends))
-        found = Batch(batch, graph, pairs.among(ends), len(records))
+        self.prepared.sample_seconds += time.perf_counter() - started
+        graph = of.graph.load(ends, links, Randomness(self._regime.seed, epoch, batch=batch), self.prepared)
         self.prepared.batches += 1
-        self.prepared.vertices += len(ends)
-        self.prepared.sample_seconds += drawn - started
-        self.prepared.load_seconds += time.perf_counter() - drawn
-        return found
+        self.prepared.vertices += graph.chunks.rows
+        return Batch(batch, graph, pairs.among(ends), links.stop - links.start)
 
     def close(self) -> None:
         """Stop the preparation. This may be called twice."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class SetOfLinks:
+    """The links of a set, with the vertices in memory and what makes graphs of batches."""
+
+    links: LinkSet
+    memory: InMemory
+    graph: PlainSet | SampledSet

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,15 @@ import xxhash
 
 from lotan.errors import GraphError, StorageError
 from lotan.graph import Graph
-from lotan.graph.arrays import EdgeColumns, Ids, Positions
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, Types
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.link_parts import LinkParts, relation_of
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.examples import TRAIN, Links, drawn_splits
+from lotan.memory.mapped import give_back
 from lotan.settings.tasks import LinkPrediction
 from lotan.storage.folder import check_room, read_manifest, write_manifest, written
-from lotan.storage.placement import Placement
+from lotan.storage.placement import ExamplesFirst, Placement
 from planner.orders.order import Bucket
 from planner.spec import SPLITS
 
@@ -140,6 +141,15 @@ def _checksum(records: Records) -> str:
     return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(records).data.cast("B") if records.size else b"")
 
 
+class Reader(Protocol):
+    """A source of edges, as partitions are written from it."""
+
+    ids: Ids  # of the vertices, ascending
+
+    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+        """Yield the edges as rows, with their splits, see `LinkReader.parts`."""
+
+
 class LinkReader:
     """Reads the links of a graph part by part, with both ends as rows, and checks them.
 
@@ -160,6 +170,7 @@ class LinkReader:
         self._both_ways = graph.undirected
         parts: LinkParts = graph.link_parts(PART_EDGES)
         self.ids, self._parts, self._task = parts.ids, parts.parts, task
+        self.unread, self.typed = parts.unread, parts.typed
         if len(self.ids) > MOST_VERTICES:
             raise GraphError(
                 f"The graph has {len(self.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
@@ -223,6 +234,42 @@ class LinkReader:
         )
 
 
+class EdgeReader:
+    """Reads the edges of a graph whose vertices are the examples. All edges carry messages, and none has a split.
+
+    Args:
+        arrays: The graph, whose ends of edges may lie in files.
+    """
+
+    def __init__(self, arrays: GraphArrays) -> None:
+        self.ids, self._arrays = arrays.ids, arrays
+
+    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+        """Yield the edges as rows, part by part. Their types are relations."""
+        arrays = self._arrays
+        for start in range(0, len(arrays.src), PART_EDGES):
+            some = slice(start, start + PART_EDGES)
+            edges = EdgeColumns(arrays.src[some], arrays.dst[some], None, edge_type=_some(arrays.edge_type, some))
+            split = np.full(len(edges.src), TRAIN, dtype=np.int8)
+            yield Links(len(self.ids), edges.src, edges.dst, _numbered(edges, numbers), split)
+        for ends in (arrays.src, arrays.dst):
+            give_back(ends)
+
+    def summary(self, digest: str) -> Summary:
+        """Return the sizes of the graph.
+
+        Args:
+            digest: A text that identifies its content.
+        """
+        types = self._arrays.edge_type
+        names = () if types is None else tuple(np.unique(types).tolist())
+        return Summary(len(self.ids), len(self._arrays.src), 0, 0, names, digest)
+
+
+def _some(column: Types | None, rows: slice) -> Types | None:
+    return None if column is None else column[rows]
+
+
 def _finder(ids: Ids) -> Any:
     """Return a function from ids to their rows, or -1."""
     count = len(ids)
@@ -249,7 +296,12 @@ def _sorted(numbers: dict[int | str, int]) -> tuple[int | str, ...]:
 
 
 def open_partitioned(
-    folder: Path, reader: LinkReader, summary: Summary, partitions: int, seed: int
+    folder: Path,
+    reader: Reader,
+    summary: Summary,
+    partitions: int,
+    seed: int,
+    examples: Positions | None = None,
 ) -> tuple[PartitionedGraph, bool]:
     """Return the graph in a folder, which is written if it is not there, was damaged, or is divided in another way.
 
@@ -259,6 +311,7 @@ def open_partitioned(
         summary: The counts that a pass over them has made.
         partitions: The number of partitions.
         seed: The seed of the partition of each vertex.
+        examples: The rows of the vertices that fill the first partitions; None: all vertices are drawn alike.
 
     Returns:
         The graph, and True if it was written now.
@@ -268,10 +321,12 @@ def open_partitioned(
         GraphError: If a link is in two splits.
     """
     placement = Placement(summary.vertices, partitions, seed)
+    if examples is not None:
+        placement = ExamplesFirst(summary.vertices, partitions, seed, examples)
     known = read_manifest(folder / MANIFEST)
     if known is not None:
         _check_same(folder, known, summary)
-        same = (known["partitions"], known["seed"]) == (partitions, seed)
+        same = division_of(placement) == {name: known[name] for name in DIVISION if name in known}
         found = PartitionedGraph(folder, placement, summary, np.array(known["offsets"]), tuple(known["checksums"]))
         if same and found.is_whole():
             return found, False
@@ -293,11 +348,21 @@ def _check_same(folder: Path, known: dict[str, Any], summary: Summary) -> None:
         )
 
 
+DIVISION = ("partitions", "seed", "examples_first")
+"""The entries of a manifest that say how vertices are divided."""
+
+
+def division_of(placement: Placement) -> dict[str, Any]:
+    """Return these entries. The last one is left out where all vertices are drawn alike."""
+    first = isinstance(placement, ExamplesFirst)
+    return {"partitions": placement.partitions, "seed": placement.seed} | ({"examples_first": True} if first else {})
+
+
 def _plain(summary: Summary) -> dict[str, Any]:
     return {**asdict(summary), "names": list(summary.names)}
 
 
-def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placement) -> PartitionedGraph:
+def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement) -> PartitionedGraph:
     """Write the links in two passes over them: the first counts those of each bucket, the second puts each in its place."""
     partitions = placement.partitions
     check_room(folder, RECORD * summary.training + OTHER * summary.others, "the links")
@@ -342,8 +407,7 @@ def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placem
         {
             "format": FORMAT,
             "summary": _plain(summary),
-            "partitions": partitions,
-            "seed": placement.seed,
+            **division_of(placement),
             "offsets": offsets.tolist(),
             "checksums": list(found.checksums),
         },
@@ -351,7 +415,7 @@ def _write(folder: Path, reader: LinkReader, summary: Summary, placement: Placem
     return found
 
 
-def _placed(reader: LinkReader, summary: Summary, placement: Placement) -> Iterator[tuple[Records, Records]]:
+def _placed(reader: Reader, summary: Summary, placement: Placement) -> Iterator[tuple[Records, Records]]:
     """Yield the records of training links and those of other splits, part by part."""
     order = {name: number for number, name in enumerate(summary.names)}
     numbers: dict[int | str, int] = {}

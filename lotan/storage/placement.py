@@ -58,3 +58,33 @@ class Placement(Parts):
         run[whole] = places[run[whole]]
         found: Positions = run * self._run + within
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class ExamplesFirst(Placement):
+    """The same order, but the vertices that are trained on come before all others. So they fill the first partitions."""
+
+    examples: Positions  # their rows
+
+    def positions(self, rows: Positions) -> Positions:
+        """Return the positions of vertices, which are given as rows in ascending order of ids."""
+        found: Positions = self._position[rows]
+        return found
+
+    def rows(self, positions: Positions) -> Positions:
+        """Return the rows of vertices, in ascending order of ids, by their positions."""
+        found: Positions = self._order[positions]
+        return found
+
+    @cached_property
+    def _order(self) -> Positions:
+        drawn = super().rows(np.arange(self.vertices))
+        is_example = np.zeros(self.vertices, dtype=bool)
+        is_example[self.examples] = True
+        return np.concatenate([drawn[is_example[drawn]], drawn[~is_example[drawn]]])
+
+    @cached_property
+    def _position(self) -> Positions:
+        found = np.empty_like(self._order)
+        found[self._order] = np.arange(self.vertices)
+        return found

@@ -22,7 +22,7 @@ from lotan.storage.folder import written
 from lotan.storage.placement import Placement
 
 ROWS = "rows"
-"""The folder of these files, in that of the storage."""
+"""The folder of the files of learned rows, in that of the storage."""
 
 Versions = Mapping[str, tuple[int, str]]
 """The epoch of each partition's file and the checksums of its columns, by the number of the partition as a text."""
@@ -46,10 +46,11 @@ class RowFiles:
         folder: The folder of the storage, which the caller has claimed.
         placement: The partitions.
         widths: The numbers of a row in each column: learned rows come first, and the optimizer's state after them.
+        name: The name of their folder there.
     """
 
-    def __init__(self, folder: Path, placement: Placement, widths: Sequence[int]) -> None:
-        self.folder, self.placement, self.widths = folder / ROWS, placement, tuple(widths)
+    def __init__(self, folder: Path, placement: Placement, widths: Sequence[int], name: str = ROWS) -> None:
+        self.folder, self.placement, self.widths = folder / name, placement, tuple(widths)
         self.versions: dict[str, tuple[int, str]] = {}  # those that are read now
         self._unforced: set[Path] = set()
         written(self.folder, lambda: self.folder.mkdir(parents=True, exist_ok=True))

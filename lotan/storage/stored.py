@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.partitioned_graph import RECORD, LinkReader, Summary
 from planner.explain import duration, size
 from planner.footprint import Footprint
@@ -36,6 +37,8 @@ class Stored:
     division: Division
     sizes: Sizes
     learned: Mapping[str, int]  # the numbers in a row of each parameter that has a row for each vertex
+    features: StoredFeatures | None  # None: the model reads none
+    evaluates_on_disk: bool  # True if the columns of an evaluation on the whole graph lie in files
     states: int  # the numbers of the optimizer for each number of a row
     footprint: Footprint
     scoring_seconds: float  # the estimated seconds of an epoch in which pairs are scored and rows are changed
@@ -46,7 +49,8 @@ class Stored:
     @property
     def disk_bytes(self) -> int:
         """The most bytes on the disk."""
-        return GENERATIONS * self.sizes.rows + self.sizes.links + 4 * (RECORD + 4) * self.summary.others
+        rows = GENERATIONS * self.sizes.rows + self.sizes.features
+        return rows + self.sizes.links + 4 * (RECORD + 4) * self.summary.others
 
     def order(self, epoch: int) -> EdgeOrder:
         """Return the order of an epoch."""
@@ -61,19 +65,21 @@ class Stored:
         """
         order, division = self.order(1), self.division
         first = min(division.capacity, division.partitions)
-        row_bytes = self.sizes.rows / self.summary.vertices
-        per_partition = row_bytes * self.summary.vertices / division.partitions
-        read, written = int(per_partition * (first + order.reads)), int(per_partition * (first + order.reads))
+        turned = (first + order.reads) / division.partitions
+        read, written = int(turned * self.sizes.buffered), int(turned * self.sizes.rows)
+        links = self.sizes.links
+        if self.sizes.messages:  # besides, each set reads all edges between its partitions
+            links += int(len(order.sets) * (division.capacity / division.partitions) ** 2 * self.sizes.links)
         speed = disk_speed(str(self.folder or tempfile.gettempdir()))
-        moving = (read + written + self.sizes.links) / speed
+        moving = (read + written + links) / speed
         least = least_swaps(division.groups, max(1, division.capacity // division.group)) * division.group
         ahead = (
             f"; {division.slots - division.capacity} more are read ahead" if division.slots > division.capacity else ""
         )
         lines = [
-            f"Storage  {division}{ahead}: {size(division.buffer_bytes(self.sizes))} of {size(self.sizes.rows)}",
+            f"Storage  {division}{ahead}: {size(division.buffer_bytes(self.sizes))} of {size(self.sizes.buffered)}",
             f"         an epoch has {len(order.sets)} sets and {order.reads} swaps of a partition (at least {least})",
-            f"         reads {size(read)} of rows and {size(self.sizes.links)} of links, writes {size(written)}",
+            f"         reads {size(read)} of rows and {size(links)} of links, writes {size(written)}",
             f"         {duration(moving)} of disk at {size(int(speed))}/s beside {duration(compute_seconds)} of computation; "
             f"{duration(max(0.0, moving - compute_seconds))} that training waits for",
             f"         on the disk: at most {size(self.disk_bytes)} in {self.folder or 'a temporary folder'}",

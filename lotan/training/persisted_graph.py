@@ -25,6 +25,7 @@ from lotan.training.link_passes import LinkPasses
 from lotan.training.loaded_engine import LoadedEngine
 from lotan.training.passes import Passes
 from lotan.training.row_tables import row_tables
+from lotan.training.stored_vertices import open_stored_vertices
 from planner.batch import by_content
 
 log = logging.getLogger(__name__)
@@ -129,7 +130,11 @@ _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
 
 def _batches(engine: Engine, job: Job, config: TrainerConfig) -> TrainingBatches | None:
     """Return the mini-batches of a run; None: it trains on the full batch."""
-    return None if job.batch is None else open_batches(engine, job.graph, job.batch.plan, config, job.both)
+    if job.batch is None:
+        return None
+    if job.stored_vertices is not None:
+        return open_stored_vertices(job, config)
+    return open_batches(engine, job.graph, job.batch.plan, config, job.both)
 
 
 def _link_batches(job: Job, config: TrainerConfig) -> LinkBatches | None:

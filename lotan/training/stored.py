@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import DivergedError, StorageError
+from lotan.graph import Graph
 from lotan.links.local_pass import train_on_pairs
 from lotan.links.pairs import score
 from lotan.memory.mapped import MappedMemory
@@ -25,21 +26,24 @@ from lotan.planning.stored_links import learned_modules
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.row_wise import begin_row_state
-from lotan.settings.tasks import LinkPrediction
+from lotan.settings.tasks import LinkPrediction, excludes_targets
 from lotan.stages.metrics import metrics, statistics_of_links
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.storage.buffer import PartitionBuffer
+from lotan.storage.feature_files import open_features
 from lotan.storage.folder import check_room, claimed_storage
-from lotan.storage.link_batches import RowLoader, StoredLinkBatches
+from lotan.storage.link_batches import RowLoader, Sampled, StoredLinkBatches, types_of
 from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.placement import Placement
 from lotan.storage.ranks import StoredLinks, metrics_of_stored
 from lotan.storage.row_files import RowFiles, Versions, versions_of
+from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
 from lotan.storage.stored import Stored
 from lotan.training.checkpoint import LAST
 from lotan.training.learner import Learner, Weights
 from lotan.training.passes import Passes
 from planner.lower import OUTPUT
+from planner.regime import hops_of_plan
 
 DRAWN_ROWS = 1 << 12
 """The rows that are drawn at one time, with ten times their memory in random words."""
@@ -91,14 +95,12 @@ class StoredLearner(Learner):
     def _optimizer_state(self) -> dict[str, Any]:
         """Return the optimizer's state without that of rows, which is in their files."""
         found = super()._optimizer_state()
-        shapes = {tensor.shape for name, tensor in self.weights.items() if name in self._by_row}
         of_rows = {
             number
             for group in found["param_groups"]
             for number, name in zip(group["params"], group["param_names"], strict=True)
             if name in self._by_row
         }
-        assert shapes
         states = {
             number: {key: value for key, value in state.items() if number not in of_rows or key == "step"}
             for number, state in found["state"].items()
@@ -134,11 +136,15 @@ class StoredLinkPasses(Passes):
         self._learner, self._task, self._stored = learner, config.task, job.stored
         self._decoder, self._scores = job.decoder, job.scores
         self._graph, self._buffer, self._links = graph, buffer, StoredLinks(graph)
-        ids = job.stored.reader.ids
+        ids, plan = job.stored.reader.ids, job.batch.plan
         self._evaluation = job.plan
-        self._whole = RowLoader(job.plan, ids, graph.placement, config.chunk_rows)
-        loader = RowLoader(job.batch.plan, ids, graph.placement, config.chunk_rows)
-        self._batches = StoredLinkBatches(graph, buffer, loader, config.regime, config.task)
+        self._loader = RowLoader(job.plan, ids, graph.placement, config.chunk_rows)
+        self._whole = WholeGraph(job, graph, buffer, config) if config.regime.fanouts else None
+        loader: RowLoader | Sampled = RowLoader(plan, ids, graph.placement, config.chunk_rows)
+        if self._whole is not None:
+            fanouts = config.regime.fanouts[: hops_of_plan(plan)]
+            loader = Sampled(plan, fanouts, job.both, excludes_targets(config.task), config.chunk_rows)
+        self._batches = StoredLinkBatches(graph, buffer, ids, loader, config.regime, config.task)
         super().__init__(self._local, job.batch.plan, [learner])
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
@@ -174,12 +180,14 @@ class StoredLinkPasses(Passes):
         """Stop the preparation. This may be called twice."""
         self._batches.close()
         self._local.close()
+        if self._whole is not None:
+            self._whole.close()
 
     def _metrics(self, split: str, versions: Versions) -> np.ndarray:
         links, is_training = self._links.of(split), self._decoder.training
         self._decoder.eval()  # a decoder of the user's own may have dropout
         try:
-            rows = self._rows_of(versions)
+            rows = self._rows_of(versions) if self._whole is None else self._rows_of_whole(self._whole, versions)
             found = metrics_of_stored(self._decoder, rows, self._links, split, self._graph, self._scores)
         finally:
             self._decoder.train(is_training)
@@ -196,7 +204,7 @@ class StoredLinkPasses(Passes):
             files.read(partition, columns, versions)
             give_back_freed()  # what the partition before has left in pieces
             positions = placement.first(partition) + np.arange(placement.count(partition))
-            self._local.turn_to(self._whole.load(positions, torch.arange(len(positions))))
+            self._local.turn_to(self._loader.load(positions, torch.arange(len(positions))))
             weights = {**self._learner.weights, **dict(zip(names, columns, strict=True))}
             epoch = self._learner.state.epoch
             a_pass = Pass(epoch, weights, self._learner.config.seed)
@@ -204,14 +212,90 @@ class StoredLinkPasses(Passes):
                 OUTPUT
             ]
             rows = self._local.rows_of(output)
-            if not bool(torch.isfinite(rows).all()):
-                raise DivergedError(
-                    f"epoch {epoch}: the model's rows hold numbers that are not finite. Training diverged: lower the learning "
-                    "rate"
-                )
+            _check_finite(rows, epoch)
             return rows
 
         return rows_of
+
+    def _rows_of_whole(self, whole: WholeGraph, versions: Versions) -> Any:
+        """Return such a function for a model whose output for all vertices is computed at once."""
+        learner, placement = self._learner, self._graph.placement
+        output = whole.output(learner.files, versions, learner.weights, learner.state.epoch)
+        _check_finite(output, learner.state.epoch)
+
+        def rows_of(partition: int) -> Tensor:
+            first = placement.first(partition)
+            return output[first : first + placement.count(partition)]
+
+        return rows_of
+
+
+class WholeGraph:
+    """The graph of all partitions, over which an encoder is evaluated. Vertices are in the order of their positions.
+
+    Its features, and the learned rows of an evaluation, lie in files of this process.
+
+    Args:
+        job: The job.
+        graph: The graph on the disk.
+        buffer: The buffer, which knows the files of features.
+        config: The settings of the run.
+    """
+
+    def __init__(self, job: Job, graph: PartitionedGraph, buffer: PartitionBuffer, config: TrainerConfig) -> None:
+        assert job.stored is not None
+        placement, ids = graph.placement, job.stored.reader.ids
+        every = range(placement.partitions)
+        self._mapped, self._placement, self._job = MappedMemory(str(graph.folder)), placement, job
+        self._seed = config.seed
+        memory, vertices = InMemory(placement, every), VertexRows.without_labels(ids)
+        arrays = arrays_of_set(graph, memory, every, vertices, types_of(graph))
+        if buffer.fixed is not None:
+            files = buffer.fixed[0]
+            (features,) = self._gathered(files, files.versions, 1)
+            arrays = replace(arrays, features=features.numpy())
+        self._engine = LocalEngine(config.chunk_rows, on_disk=job.stored.evaluates_on_disk)
+        self._engine.load(Graph.of_arrays(arrays), job.plan)
+        give_back_freed()
+
+    def output(self, files: RowFiles, versions: Versions, weights: Weights, epoch: int) -> Tensor:
+        """Return the model's output for all vertices. [vertices, width].
+
+        Args:
+            files: The files of learned rows.
+            versions: Those to read.
+            weights: The parameters and buffers by name, of which those of rows are read from the files.
+            epoch: The epoch, for the pass.
+        """
+        assert self._job.stored is not None
+        names, plan = tuple(self._job.stored.learned), self._job.plan
+        rows = dict(zip(names, self._gathered(files, versions, len(names)), strict=True))
+        a_pass = Pass(epoch, {**weights, **rows}, self._seed)
+        found = run(self._engine, plan, plan.evaluate, a_pass, keep=(OUTPUT,)).columns[OUTPUT]
+        self._mapped.give_all_back()
+        return self._engine.rows_of(found)
+
+    def close(self) -> None:
+        """Free the graph. This may be called twice."""
+        self._engine.close()
+
+    def _gathered(self, files: RowFiles, versions: Versions, columns: int) -> list[Tensor]:
+        """Return the first columns of all partitions, one after the other, in files of this process."""
+        count, placement = self._placement.vertices, self._placement
+        found = [self._mapped.new(count * width).view(count, width) for width in files.widths[:columns]]
+        for partition in range(placement.partitions if found else 0):
+            first = placement.first(partition)
+            rows = slice(first, first + placement.count(partition))
+            files.read(partition, [column[rows] for column in found], versions)
+            self._mapped.give_all_back()
+        return found
+
+
+def _check_finite(rows: Tensor, epoch: int) -> None:
+    if not bool(torch.isfinite(rows).all()):
+        raise DivergedError(
+            f"epoch {epoch}: the model's rows hold numbers that are not finite. Training diverged: lower the learning rate"
+        )
 
 
 @contextmanager
@@ -237,7 +321,9 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
     before = {name: (module.ids, module.weight) for name, module in modules.items()}
     with ExitStack() as opened:
         folder = opened.enter_context(claimed_storage(stored.folder))
-        check_room(folder, _missing_bytes(folder, stored), "the links and three versions of the learned rows")
+        check_room(
+            folder, _missing_bytes(folder, stored), "the links, the features and three versions of the learned rows"
+        )
         division, ids = stored.division, stored.reader.ids
         graph, _ = open_partitioned(folder, stored.reader, stored.summary, division.partitions, stored.seed)
         give_back_freed()
@@ -253,7 +339,11 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
                 _write_first(files, modules, before, stored, columns, config.seed)
             files.keep([files.versions, learner.best_versions])
             give_back_freed()
-            buffer = opened.enter_context(closing(PartitionBuffer(files, division.slots, columns)))
+            fixed = None
+            if stored.features is not None:
+                of_features, _ = open_features(folder, stored.features, placement)
+                fixed = of_features, torch.empty(division.slots * placement.capacity, *of_features.widths)
+            buffer = opened.enter_context(closing(PartitionBuffer(files, division.slots, columns, fixed)))
             passes = opened.enter_context(closing(StoredLinkPasses(learner, graph, buffer)))
             yield learner, passes
             _export(files, modules, learner.best_versions or files.versions, stored, MappedMemory(str(folder)))

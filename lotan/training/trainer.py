@@ -196,7 +196,11 @@ class Trainer:
         if self.job.stored is not None:
             lines = self.job.stored.lines(self.job.epoch_seconds, whole=stage is not None)
             return "\n".join([shown, *lines, ""])
-        return f"{shown}\n{evaluation_text(self.job.planned)}"
+        found = f"{shown}\n{evaluation_text(self.job.planned)}"
+        if self.job.stored_vertices is None:
+            return found
+        lines = self.job.stored_vertices.lines(self.job.epoch_seconds, whole=stage is not None)
+        return "\n".join([found, *lines, ""])
 
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:

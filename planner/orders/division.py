@@ -25,6 +25,12 @@ WORKED = 6
 UNEVEN = 2
 """The links of the largest set, divided by the mean."""
 
+VERTEX_BYTES = 96
+"""The bytes of a vertex in the graph of a set beside its rows: numbers, keys, labels, and the first of its edges."""
+
+EDGE_BYTES = 100
+"""The bytes of an edge in the graph of a set, while the edges are read and sorted."""
+
 EVALUATED = 3
 """The partitions that an evaluation holds beside the buffer: the rows as read, the model's output, and a copy."""
 
@@ -36,6 +42,13 @@ class Sizes:
     vertices: int
     rows: int  # learned rows of all vertices, with the optimizer's state
     links: int  # of training
+    features: int = 0  # of all vertices, if the model reads them
+    messages: int = 0  # the number of edges along which messages pass; 0 without an encoder
+
+    @property
+    def buffered(self) -> int:
+        """The bytes of all vertices that the buffer holds of some."""
+        return self.rows + self.features
 
 
 @dataclass(frozen=True)
@@ -66,13 +79,21 @@ class Division:
     def buffer_bytes(self, sizes: Sizes) -> int:
         """Return the bytes of the rows in memory."""
         largest = -(-sizes.vertices // self.partitions) / max(1, sizes.vertices)
-        return int(self.slots * largest * sizes.rows)
+        return int(self.slots * largest * sizes.buffered)
+
+    def graph_bytes(self, sizes: Sizes) -> int:
+        """Return the estimated bytes of the graph of a set, from which an encoder's batches are sampled."""
+        if not sizes.messages:
+            return 0
+        share = self.capacity / self.partitions
+        return int(VERTEX_BYTES * share * sizes.vertices + EDGE_BYTES * min(1.0, UNEVEN * share**2) * sizes.messages)
 
     def bytes(self, sizes: Sizes) -> int:
         """Return the estimated bytes in memory: the buffer, the links of a set, and an evaluation."""
         sets = max(1, len(self.of_epoch(0, 0).sets)) if self.capacity < self.partitions else 1
         links = min(sizes.links, UNEVEN * sizes.links // sets)
-        return self.buffer_bytes(sizes) + WORKED * links + EVALUATED * sizes.rows // self.partitions
+        evaluated = EVALUATED * sizes.rows // self.partitions
+        return self.buffer_bytes(sizes) + WORKED * links + evaluated + self.graph_bytes(sizes)
 
     def __str__(self) -> str:
         groups = f", in {self.groups} groups" if self.order == "comet" else ""
@@ -99,7 +120,7 @@ def divide(order: OrderName, sizes: Sizes, room: int) -> Division:
 
 def _divisions(order: OrderName, sizes: Sizes) -> list[Division]:
     """Return the divisions to try, from the one with most in memory to the one with least."""
-    fine = min(sizes.rows // BLOCK, isqrt(sizes.links // BLOCK), MOST_PARTITIONS, sizes.vertices)
+    fine = min(sizes.buffered // BLOCK, isqrt(sizes.links // BLOCK), MOST_PARTITIONS, sizes.vertices)
     if order == "beta":
         found = []
         for partitions in dict.fromkeys(

@@ -9,9 +9,10 @@ import pytest
 
 import lotan
 from lotan.stages.randomness import Randomness
-from lotan.storage.link_batches import InMemory, pairs_of, sets_of_epoch
+from lotan.storage.link_batches import pairs_of, sets_of_epoch
 from lotan.storage.partitioned_graph import LinkReader, open_partitioned
 from lotan.storage.placement import Placement
+from lotan.storage.set_graph import InMemory
 from planner.orders import beta, comet
 from tests.links.graphs import graph
 

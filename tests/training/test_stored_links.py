@@ -21,8 +21,9 @@ from lotan.planning.learned import draw_rows
 from lotan.settings.optimizers import Optimizer
 from lotan.stages.randomness import Randomness
 from lotan.storage import row_files
-from lotan.storage.link_batches import InMemory, pairs_of, sets_of_epoch
+from lotan.storage.link_batches import pairs_of, sets_of_epoch
 from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.storage.set_graph import InMemory
 from lotan.training import checkpoint
 from tests.links.graphs import columns
 
@@ -291,7 +292,6 @@ def test_what_is_not_built_is_refused_by_name(settings: dict[str, Any], error: t
         ("beta(partitions=4, buffer=1)", "at least"),
         ("beta(partitions=4, buffer=5)", "at most all"),
         ("comet(partitions=8, buffer=0, groups=4)", "buffer"),
-        ("each_once", "so far only links do"),
         (3, "order"),
     ],
 )

@@ -1,0 +1,107 @@
+"""The partitions of a vertex task that trains from a disk: how many there are, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lotan.batches.examples import examples_of
+from lotan.errors import ConfigurationError, GraphError, ModelError
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.batches import plan_of_batch
+from lotan.planning.job import Job, described_memory
+from lotan.settings.config import TrainerConfig
+from lotan.settings.regimes import MiniBatch
+from lotan.storage.partitioned_graph import MOST_VERTICES
+from lotan.storage.stored_vertices import StoredVertices
+from planner.neighbours import orders_neighbours
+from planner.orders.vertex_division import VertexDivision, VertexSizes, divide_vertices
+from planner.regime import Sampling
+
+NUMBER = 4  # bytes
+
+
+def with_stored_vertices(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
+    """Return a job that trains on mini-batches from partitions on a disk.
+
+    Raises:
+        GraphError: If the graph is of a kind that is not stored in partitions so far.
+        ModelError: If the model learns rows, or takes neighbours in the order of ids.
+        PlanError: If a batch cannot be planned.
+        ConfigurationError: If the memory limit is too low, or there is none and the order says no sizes.
+    """
+    _check(job, config)
+    job = replace(job, batch=plan_of_batch(job, sampling, config))
+    return described_memory(replace(job, stored_vertices=_stored(job, config)), config)
+
+
+def _check(job: Job, config: TrainerConfig) -> None:
+    regime, arrays = config.regime, job.graph.arrays()
+    assert isinstance(regime, MiniBatch)
+    order = f"order {regime.order!r}"
+    if job.graph.vertex_types is not None:
+        raise GraphError(
+            f"{order} stores graphs of one type of vertices so far, and this graph has several. Train it in memory: leave order "
+            "out."
+        )
+    found = [
+        name for name, column in (("weights", arrays.weight), ("attributes", arrays.edge_attr)) if column is not None
+    ]
+    if found:
+        raise GraphError(
+            f"{order} stores edges without {' and '.join(found)} so far, and the edges of this graph have them. Train it in "
+            "memory, with order left out; or make the graph without them."
+        )
+    if len(arrays.ids) > MOST_VERTICES:
+        raise GraphError(
+            f"The graph has {len(arrays.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
+        )
+    if job.train.learned:
+        raise ModelError(
+            f"{order} keeps features on a disk, and the model learns {', '.join(sorted(job.train.learned))}: learned rows from a "
+            "disk are for link tasks so far. Leave order out of the regime, or the rows out of the model"
+        )
+    if orders_neighbours(job.train):
+        raise ModelError(
+            f"{order} gives vertices other numbers, and the model takes neighbours in the order of their ids: leave order out of "
+            "the regime"
+        )
+
+
+def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
+    regime, limit = config.regime, MemoryLimit.of(config)
+    assert isinstance(regime, MiniBatch)
+    arrays = job.graph.arrays()
+    sizes = VertexSizes(
+        vertices=len(arrays.ids),
+        edges=len(arrays.src),
+        examples=len(examples_of(arrays)),
+        row_bytes=NUMBER * arrays.features.shape[1],
+    )
+    given, name = regime.stored_sizes, regime.vertex_order
+    if given is None and limit.bytes is None:
+        raise ConfigurationError(
+            f"order {regime.order!r} needs memory_limit, which decides how many partitions are in memory; or give their number, "
+            f"as in order='{name}(partitions=16, buffer=4)'"
+        )
+    if given is None:
+        assert limit.bytes is not None
+        room = limit.bytes - job.needs(config).least
+        division = divide_vertices(name, sizes, room)
+    else:
+        partitions, capacity = given
+        if partitions > sizes.vertices:
+            raise ConfigurationError(
+                f"order {regime.order!r} has more partitions than the graph has vertices ({sizes.vertices:,}); give fewer"
+            )
+        training = sizes.least_training(partitions) if name == "cached_nodes" else partitions
+        division = VertexDivision(name, partitions, capacity, training)
+        if name == "cached_nodes" and training > capacity:
+            raise ConfigurationError(
+                f"order {regime.order!r} keeps all training vertices in memory, and they fill {training} of the partitions: give "
+                f"a buffer of at least {training}, or order='each_once(partitions={partitions}, buffer={capacity})'"
+            )
+    folder = config.storage_dir
+    if folder is None and config.checkpoint_dir is not None:
+        folder = Path(config.checkpoint_dir) / "storage"
+    return StoredVertices(division, sizes, regime.seed, None if folder is None else Path(folder).expanduser())

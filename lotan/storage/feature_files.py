@@ -1,0 +1,94 @@
+"""The features of a graph on a disk: a file for each partition, which is written once and then only read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lotan.graph.arrays import Positions
+from lotan.memory.mapped import give_back
+from lotan.memory.trim import give_back_freed
+from lotan.storage.folder import check_room, read_manifest, write_manifest
+from lotan.storage.partitioned_graph import DIVISION, division_of
+from lotan.storage.placement import Placement
+from lotan.storage.row_files import RowFiles, versions_of
+from planner.chunks import PART_BYTES
+
+FEATURES, MANIFEST = "features", "features.json"
+"""The folder of the files, and the list of them with their checksums, which is written last."""
+
+NUMBER = 4  # bytes
+
+
+@dataclass(frozen=True)
+class StoredFeatures:
+    """The features of a graph as they are written to partitions."""
+
+    rows: np.ndarray  # in any order, perhaps in a file of this process. float32 [vertices, width]
+    order: Positions | None  # where the row of each vertex is, in ascending order of ids; None: they are in that order
+    digest: str  # of the content of the graph
+
+    def of(self, vertices: Positions) -> torch.Tensor:
+        """Return the features of some vertices, which are given in ascending order of ids."""
+        found = torch.from_numpy(self.rows[vertices if self.order is None else self.order[vertices]])
+        give_back(self.rows)
+        return found
+
+
+def open_features(folder: Path, features: StoredFeatures, placement: Placement) -> tuple[RowFiles, bool]:
+    """Return the files of a graph's features, which are written if they are not there or belong to another division.
+
+    Args:
+        folder: The folder of the storage, which the caller has claimed.
+        features: The features.
+        placement: The partitions.
+
+    Returns:
+        The files, and True if they were written now.
+
+    Raises:
+        StorageError: If they cannot be written.
+    """
+    width = features.rows.shape[1]
+    files = RowFiles(folder, placement, [width], FEATURES)
+    wanted = {**division_of(placement), "width": width, "digest": features.digest}
+    known = read_manifest(folder / MANIFEST)
+    names = (*DIVISION, "width", "digest")
+    if known is not None and {name: known[name] for name in names if name in known} == wanted and _are_there(files):
+        files.versions = versions_of(known["versions"])
+        return files, False
+    check_room(folder, NUMBER * features.rows.size, "the features")
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for partition in range(placement.partitions):
+        files.write(partition, 0, [_gathered(features, placement, partition)])
+        give_back_freed()
+    files.force()
+    files.keep([files.versions])
+    content: dict[str, Any] = {**wanted, "versions": files.versions}
+    write_manifest(folder / MANIFEST, content)
+    return files, True
+
+
+def _are_there(files: RowFiles) -> bool:
+    """Return True if each file has its size. Their checksums are compared whenever one is read."""
+    placement, width = files.placement, files.widths[0]
+    try:
+        sizes = [files.path(number, 0).stat().st_size for number in range(placement.partitions)]
+    except OSError:
+        return False
+    return sizes == [NUMBER * width * placement.count(number) for number in range(placement.partitions)]
+
+
+def _gathered(features: StoredFeatures, placement: Placement, partition: int) -> torch.Tensor:
+    """Return the features of a partition in the order of positions, read a part at a time."""
+    count, width = placement.count(partition), features.rows.shape[1]
+    found = torch.empty(count, width)
+    length = max(1, PART_BYTES // (NUMBER * max(1, width)))
+    for start in range(0, count, length):
+        some = np.arange(start, min(start + length, count))
+        found[start : start + len(some)] = features.of(placement.rows(placement.first(partition) + some))
+    return found

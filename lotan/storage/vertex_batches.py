@@ -1,0 +1,215 @@
+"""The batches of an epoch over partitions whose examples are vertices. Neighbours are drawn among those in memory alone."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+
+from lotan.batches.draws import Positions
+from lotan.batches.examples import batches_of_epoch
+from lotan.batches.loader import BatchLoader, Elsewhere
+from lotan.batches.sampler import Sampler
+from lotan.batches.schedule import PassOf, Prepared
+from lotan.engines.base import Outcome, run
+from lotan.engines.local import LocalEngine
+from lotan.engines.local.loaded_graph import LoadedGraph
+from lotan.graph import Graph
+from lotan.memory.trim import give_back_freed
+from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
+from lotan.stages.draws import Randomness
+from lotan.storage.buffer import PartitionBuffer
+from lotan.storage.partitioned_graph import PartitionedGraph
+from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
+from planner.orders.order import Set, VertexOrder
+from planner.orders.vertex_division import VertexDivision
+from planner.physical import Plan
+from planner.regime import hops_of_plan
+
+
+@dataclass(frozen=True)
+class VertexSet:
+    """The examples that are trained while one set of partitions is in memory."""
+
+    held: Set
+    then: Set  # the set after it; () if it is the last
+    targets: Positions  # the examples, as positions, ascending
+    first: int  # the number of its first batch in the epoch
+
+
+def vertex_sets(graph: PartitionedGraph, order: VertexOrder, examples: Positions, batch_size: int) -> list[VertexSet]:
+    """Return the sets of an epoch that have examples. Partitions that only others need are not read.
+
+    Args:
+        graph: The graph.
+        order: The order of the epoch.
+        examples: The positions of all examples, ascending.
+        batch_size: The examples of a batch.
+    """
+    partition, found, first = graph.placement.partition_of(examples), [], 0
+    for held, own in zip(order.sets, order.partitions, strict=True):
+        targets = examples[np.isin(partition, own)]
+        if len(targets):
+            found.append(VertexSet(held, (), targets, first))
+            first += -(-len(targets) // batch_size)
+    following: Sequence[Set] = (*(one.held for one in found[1:]), ())
+    return [replace(one, then=then) for one, then in zip(found, following, strict=True)]
+
+
+class SetBatches:
+    """The batches of one set of partitions, whose features are in the buffer.
+
+    Args:
+        graph: The graph on the disk.
+        of_set: The set.
+        vertices: The columns of all vertices that stay in memory.
+        features: The buffer, which holds the partitions of the set.
+        plan: The plan of a batch.
+        regime: The regime.
+        epoch: The epoch.
+        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        both: True to draw out-edges too.
+    """
+
+    def __init__(
+        self,
+        graph: PartitionedGraph,
+        of_set: VertexSet,
+        vertices: VertexRows,
+        features: PartitionBuffer,
+        plan: Plan,
+        regime: MiniBatch,
+        epoch: int,
+        chunk_rows: int | None,
+        both: bool,
+    ) -> None:
+        memory = InMemory(graph.placement, of_set.held)
+        types = np.array(graph.summary.names, dtype=np.int64) if graph.summary.names else None
+        arrays = arrays_of_set(graph, memory, of_set.held, vertices, types)
+        self.of_set, self._epoch, self._seed = of_set, epoch, regime.seed
+        self._fanouts = regime.fanouts[: hops_of_plan(plan)]
+        self._sampler = Sampler(arrays, both)
+        elsewhere = Elsewhere(features.rows(memory.every), {"features": features.columns[0]})
+        self._loader = BatchLoader(Graph.of_arrays(arrays), plan, chunk_rows, elsewhere)
+        of = Randomness(regime.seed, epoch)
+        self.targets = batches_of_epoch(memory.numbers(of_set.targets), arrays.keys, regime.batch_size, of)
+
+    def prepare(self, number: int, prepared: Prepared) -> LoadedGraph:
+        """Sample a batch and load it.
+
+        Args:
+            number: The number of the batch in its set.
+            prepared: The counts, to which it is added.
+        """
+        started = time.perf_counter()
+        of = Randomness(self._seed, self._epoch, batch=self.of_set.first + number)
+        sample = self._sampler.sample(self.targets[number], self._fanouts, of)
+        drawn = time.perf_counter()
+        loaded = self._loader.load(sample)
+        prepared.batches += 1
+        prepared.vertices += len(sample.rows)
+        prepared.edges += len(sample.edges)
+        prepared.sample_seconds += drawn - started
+        prepared.load_seconds += time.perf_counter() - drawn
+        return loaded
+
+
+class StoredVertexBatches:
+    """The batches of a run whose features lie on a disk. They are prepared ahead, within a set of partitions.
+
+    Args:
+        graph: The graph on the disk.
+        features: The buffer of its features.
+        division: The division, with the order of each epoch.
+        examples: The rows of the examples, in ascending order of ids.
+        vertices: The columns of all vertices that stay in memory.
+        plan: The plan of a batch.
+        regime: The regime.
+        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
+        both: True to draw out-edges too.
+    """
+
+    def __init__(
+        self,
+        graph: PartitionedGraph,
+        features: PartitionBuffer,
+        division: VertexDivision,
+        examples: Positions,
+        vertices: VertexRows,
+        plan: Plan,
+        regime: MiniBatch,
+        chunk_rows: int | None = None,
+        both: bool = False,
+    ) -> None:
+        self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
+        self._graph, self._features, self._division, self._vertices = graph, features, division, vertices
+        self._regime, self._chunk_rows, self._both = regime, chunk_rows, both
+        self._examples = np.sort(graph.placement.positions(examples))
+        self._after = ExitStack()
+        self._thread = ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
+
+    def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
+        """Train on the batches of an epoch in order, and yield the result of each, see `Batches.outcomes`.
+
+        Raises:
+            StorageError: If partitions or edges cannot be read.
+        """
+        for number, graph in enumerate(self.of_epoch(epoch)):
+            self.engine.turn_to(graph)
+            outcome = run(self.engine, self.plan, self.plan.train, a_pass(number))
+            yield replace(outcome, rows=graph.chunks.rows)
+        give_back_freed()
+
+    def of_epoch(self, epoch: int) -> Iterator[LoadedGraph]:
+        """Yield the batches of an epoch in order."""
+        order = self._division.of_epoch(self._regime.seed, epoch)
+        for of_set in vertex_sets(self._graph, order, self._examples, self._regime.batch_size):
+            self._features.turn_to(of_set.held, of_set.then)
+            batches = SetBatches(
+                self._graph,
+                of_set,
+                self._vertices,
+                self._features,
+                self.plan,
+                self._regime,
+                epoch,
+                self._chunk_rows,
+                self._both,
+            )
+            waiting: deque[Future[LoadedGraph]] = deque()
+            for number in range(len(batches.targets)):
+                waiting.append(self._thread.submit(batches.prepare, number, self.prepared))
+                if len(waiting) > BATCHES_AHEAD:
+                    yield self._taken(waiting)
+            while waiting:
+                yield self._taken(waiting)
+
+    def figures(self) -> dict[str, float]:
+        """Return what was prepared and read, as plain data for the report."""
+        return {**asdict(self.prepared), **asdict(self._features.moved)}
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Return nothing: batches are in this process."""
+        return {}
+
+    def on_close(self, opened: ExitStack) -> None:
+        """Close what was opened for these batches, after them."""
+        self._after.push(opened)
+
+    def close(self) -> None:
+        """Stop the preparation and free all batches. This may be called twice."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
+        self._after.close()
+
+    def _taken(self, waiting: deque[Future[LoadedGraph]]) -> LoadedGraph:
+        started = time.perf_counter()
+        found = waiting.popleft().result()
+        self.prepared.wait_seconds += time.perf_counter() - started
+        return found

@@ -1,0 +1,58 @@
+"""Opens the partitions of a vertex task: they are written if they are not there, and batches come from them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from lotan.batches.examples import examples_of
+from lotan.graph import fingerprint
+from lotan.memory.trim import give_back_freed
+from lotan.planning.job import Job
+from lotan.settings.config import TrainerConfig
+from lotan.settings.regimes import MiniBatch
+from lotan.storage.buffer import PartitionBuffer
+from lotan.storage.feature_files import StoredFeatures, open_features
+from lotan.storage.folder import check_room, claimed_storage
+from lotan.storage.partitioned_graph import EdgeReader, open_partitioned
+from lotan.storage.set_graph import VertexRows
+from lotan.storage.stored_vertices import StoredVertices
+from lotan.storage.vertex_batches import StoredVertexBatches
+
+
+def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches:
+    """Return the batches of a run over partitions on a disk. Whoever opens them closes them.
+
+    Raises:
+        StorageError: If the folder cannot be used, or has too little room, before anything is written.
+    """
+    stored, regime, arrays = job.stored_vertices, config.regime, job.graph.arrays()
+    assert stored is not None
+    assert job.batch is not None
+    assert isinstance(regime, MiniBatch)
+    division, examples = stored.division, examples_of(arrays)
+    with ExitStack() as opened:
+        folder = opened.enter_context(claimed_storage(stored.folder))
+        check_room(folder, _missing_bytes(folder, stored), "the features and the edges")
+        digest, reader = fingerprint(job.graph), EdgeReader(arrays)
+        first = examples if division.order == "cached_nodes" else None
+        graph, _ = open_partitioned(folder, reader, reader.summary(digest), division.partitions, stored.seed, first)
+        files, _ = open_features(folder, StoredFeatures(arrays.features, None, digest), graph.placement)
+        give_back_freed()
+        rows = torch.empty(division.slots * graph.placement.capacity, arrays.features.shape[1])
+        buffer = PartitionBuffer(files, division.slots, [rows])
+        opened.callback(buffer.close)
+        vertices = VertexRows(arrays.ids, arrays.label, arrays.vertex_weight)
+        batches = StoredVertexBatches(
+            graph, buffer, division, examples, vertices, job.batch.plan, regime, config.chunk_rows, job.both
+        )
+        batches.on_close(opened.pop_all())
+        return batches
+
+
+def _missing_bytes(folder: Path, stored: StoredVertices) -> int:
+    """Return the bytes that are still to be written at most. What an earlier run left counts as written."""
+    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return max(0, stored.disk_bytes - there)

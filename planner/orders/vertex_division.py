@@ -1,0 +1,94 @@
+"""The division into partitions of a graph whose vertices are the examples, chosen for the bytes that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.orders.cached_nodes import cached_nodes
+from planner.orders.division import BLOCK, EDGE_BYTES, UNEVEN, VERTEX_BYTES
+from planner.orders.each_once import each_once
+from planner.orders.order import VertexOrder
+
+VertexOrderName = Literal["cached_nodes", "each_once"]
+
+PARTITIONS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
+"""The numbers of partitions to try. More of them fill a given memory more closely, and are shorter to read."""
+
+
+@dataclass(frozen=True)
+class VertexSizes:
+    """The sizes of a graph on which a division depends."""
+
+    vertices: int
+    edges: int
+    examples: int  # vertices that are trained on
+    row_bytes: int  # of a vertex's features
+
+    def least_training(self, partitions: int) -> int:
+        """Return the number of partitions that the examples fill, if they come first."""
+        return -(-self.examples * partitions // self.vertices)
+
+
+@dataclass(frozen=True)
+class VertexDivision:
+    """A division of a graph into partitions, of which some are in memory."""
+
+    order: VertexOrderName
+    partitions: int
+    capacity: int  # the partitions that batches are sampled from at one time
+    training: int  # the first partitions, which have all examples; for each_once, all partitions
+
+    @property
+    def slots(self) -> int:
+        """The partitions that there is room for: those that are sampled from, and one that is read ahead."""
+        return self.capacity + (self.order == "each_once" and self.capacity < self.partitions)
+
+    def of_epoch(self, seed: int, epoch: int) -> VertexOrder:
+        """Return the order of an epoch."""
+        if self.order == "cached_nodes":
+            return cached_nodes(self.partitions, self.capacity, self.training, seed, epoch)
+        return each_once(self.partitions, self.capacity, seed, epoch)
+
+    def buffer_bytes(self, sizes: VertexSizes) -> int:
+        """Return the bytes of the features in memory."""
+        return self.slots * -(-sizes.vertices // self.partitions) * sizes.row_bytes
+
+    def bytes(self, sizes: VertexSizes) -> int:
+        """Return the estimated bytes in memory: the buffer, and the graph of a set."""
+        share = self.capacity / self.partitions
+        edges = min(1.0, UNEVEN * share**2) * sizes.edges
+        return self.buffer_bytes(sizes) + int(VERTEX_BYTES * share * sizes.vertices + EDGE_BYTES * edges)
+
+    def __str__(self) -> str:
+        first = f", {self.training} of them with all training vertices" if self.order == "cached_nodes" else ""
+        return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{first}"
+
+
+def divide_vertices(order: VertexOrderName, sizes: VertexSizes, room: int) -> VertexDivision:
+    """Return the division with most of the graph in memory among those that fit into some bytes.
+
+    Args:
+        order: The order.
+        sizes: The sizes of the graph.
+        room: The bytes for all of it.
+
+    Returns:
+        The division; the one of the least bytes if none fits.
+    """
+    fitting = [one for one in _divisions(order, sizes) if one.bytes(sizes) <= room]
+    if fitting:  # of equal shares the one with longer partitions, which comes later
+        return max(fitting, key=lambda one: (one.capacity / one.partitions, -one.partitions))
+    return min(_divisions(order, sizes), key=lambda one: one.bytes(sizes))
+
+
+def _divisions(order: VertexOrderName, sizes: VertexSizes) -> list[VertexDivision]:
+    fine = max(2, sizes.vertices * sizes.row_bytes // BLOCK)
+    found = [VertexDivision(order, 1, 1, 1)]
+    for partitions in PARTITIONS:
+        if partitions > min(fine, sizes.vertices):
+            continue
+        training = sizes.least_training(partitions) if order == "cached_nodes" else partitions
+        least = training if order == "cached_nodes" else 2
+        found += [VertexDivision(order, partitions, most, training) for most in range(least, partitions + 1)]
+    return found

@@ -1,0 +1,292 @@
+"""Vertex classification from a disk: the same bits as in memory over the same parts of the graph, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.nn as pyg
+
+import lotan
+from lotan.batches.examples import batches_of_epoch, examples_of
+from lotan.batches.loader import BatchLoader
+from lotan.batches.sampler import Sampler
+from lotan.engines.base import Pass, run
+from lotan.engines.local import LocalEngine
+from lotan.errors import ConfigurationError, GraphError, ModelError, StorageError
+from lotan.graph.arrays import GraphArrays
+from lotan.stages.randomness import Randomness
+from lotan.storage import row_files
+from lotan.storage.placement import ExamplesFirst, Placement
+from lotan.storage.stored_vertices import StoredVertices
+from lotan.training.learner import weights_of
+from lotan.training.passes import mean_of_batch
+from planner.orders.vertex_division import divide_vertices
+
+CACHED, ONCE = "cached_nodes(partitions=8, buffer=5)", "each_once(partitions=7, buffer=3)"
+EPOCHS, SIZE, WIDTH, CLASSES = 2, 5, 6, 3
+
+
+def columns(seed: int = 0, vertices: int = 60, edges: int = 420) -> dict[str, Any]:
+    """The arrays of a graph of which a third of the vertices is trained on."""
+    random = np.random.default_rng(seed)
+    return {
+        "features": random.normal(size=(vertices, WIDTH)).astype(np.float32),
+        "src": random.integers(0, vertices, edges),
+        "dst": random.integers(0, vertices, edges),
+        "label": random.integers(0, CLASSES, vertices),
+        "split": np.resize(np.array([0, 1, 2], dtype=np.int8), vertices),
+    }
+
+
+def sage(kind: Any = pyg.GraphSAGE) -> torch.nn.Module:
+    torch.manual_seed(3)
+    model: torch.nn.Module = kind(WIDTH, 8, 2, CLASSES)
+    return model
+
+
+def trainer(order: str = CACHED, model: torch.nn.Module | None = None, **settings: Any) -> lotan.Trainer:
+    """A Trainer whose features lie on a disk."""
+    given = {
+        "regime": lotan.MiniBatch(SIZE, settings.pop("fanouts", (3, 3)), seed=2, order=order),
+        "optimizer": lotan.Adam(lr=0.05),
+        "epochs": EPOCHS,
+        "progress": False,
+    }
+    graph = settings.pop("graph", None) or lotan.Graph.from_arrays(**columns())
+    return lotan.Trainer(model or sage(), graph, **{**given, **settings})
+
+
+def parts(asked: lotan.Trainer, epoch: int) -> Iterator[tuple[GraphArrays, np.ndarray]]:
+    """The part of the graph that each set of an epoch has, and the examples there, found without partitions on a disk."""
+    job = asked.job
+    assert job.stored_vertices is not None
+    arrays, division = asked.graph.arrays(), job.stored_vertices.division
+    sizes = len(arrays.ids), division.partitions, 2
+    examples = examples_of(arrays)
+    placement = ExamplesFirst(*sizes, examples) if division.order == "cached_nodes" else Placement(*sizes)
+    partition = placement.partition_of(placement.positions(np.arange(len(arrays.ids))))
+    order = division.of_epoch(2, epoch)
+    for held, own in zip(order.sets, order.partitions, strict=True):
+        rows = np.flatnonzero(np.isin(partition, held))
+        rows = rows[np.argsort(placement.positions(rows))]
+        place = np.full(len(arrays.ids), -1)
+        place[rows] = np.arange(len(rows))
+        kept = (place[arrays.src] >= 0) & (place[arrays.dst] >= 0)
+        src, dst = place[arrays.src[kept]], place[arrays.dst[kept]]
+        turn = np.lexsort((src, dst))
+        targets = np.sort(place[examples[np.isin(partition[examples], own)]])
+        split = np.zeros(len(rows), dtype=np.int8)
+        given = arrays.ids[rows], arrays.features[rows], arrays.label[rows], split, src[turn], dst[turn], None
+        yield GraphArrays(*given), targets
+
+
+def in_memory(asked: lotan.Trainer) -> dict[str, torch.Tensor]:
+    """Train on these parts with everything in memory, and return the weights."""
+    job, config, engine = asked.job, asked.config, LocalEngine()
+    assert job.batch is not None
+    plan, model, regime = job.batch.plan, deepcopy(asked.model), config.regime
+    assert isinstance(regime, lotan.MiniBatch)
+    loss = next(stage.loss for stage in plan.stages if stage.loss is not None)
+    optimizer = config.optimizer.build(dict(model.named_parameters()), [])
+    for epoch in range(1, EPOCHS + 1):
+        number = 0
+        for arrays, targets in parts(asked, epoch):
+            sampler, loader = Sampler(arrays), BatchLoader(lotan.Graph.of_arrays(arrays), plan)
+            of_epoch = batches_of_epoch(targets, arrays.keys, SIZE, Randomness(2, epoch)) if len(targets) else []
+            for chosen in of_epoch:
+                sample = sampler.sample(chosen, regime.fanouts, Randomness(2, epoch, batch=number))
+                engine.turn_to(loader.load(sample))
+                found = run(engine, plan, plan.train, Pass(epoch, weights_of(model), config.seed, batch=number))
+                found = mean_of_batch(found, loss)
+                for name, parameter in model.named_parameters():
+                    parameter.grad = found.gradients[name].view_as(parameter)
+                optimizer.step()
+                number += 1
+    engine.close()
+    return weights_of(model)
+
+
+@pytest.mark.parametrize(("order", "kind"), [(CACHED, pyg.GraphSAGE), (ONCE, pyg.GCN), (ONCE, pyg.GraphSAGE)], ids=str)
+def test_the_weights_have_the_bits_of_a_run_in_memory(tmp_path: Path, order: str, kind: Any) -> None:
+    asked = trainer(order, sage(kind), storage_dir=tmp_path, eval_every=0)
+    wanted = in_memory(asked)
+    run = asked.fit()
+    for name, weight in weights_of(asked.model).items():
+        assert torch.equal(weight, wanted[name]), name
+    assert run.report["mini_batches"]["read_bytes"] > 0
+    assert set(run.metrics) == {"train", "val", "test"}
+    whole = asked.model.eval()(torch.from_numpy(asked.graph.arrays().features), torch.from_numpy(edges(asked)))
+    labels, split = (torch.from_numpy(getattr(asked.graph.arrays(), name)) for name in ("label", "split"))
+    right = (whole.argmax(1) == labels)[split == 2].float().mean().item()
+    assert run.metrics["test"]["accuracy"] == pytest.approx(right)
+    again = trainer(order, sage(kind), storage_dir=tmp_path, eval_every=0)  # on the partitions that are there
+    again.fit()
+    assert all(torch.equal(one, wanted[name]) for name, one in weights_of(again.model).items())
+
+
+def edges(asked: lotan.Trainer) -> np.ndarray:
+    arrays = asked.graph.arrays()
+    return np.stack([arrays.src, arrays.dst])
+
+
+@pytest.mark.parametrize("order", [CACHED, ONCE])
+def test_the_steps_are_those_of_autograd_on_the_parts(order: str) -> None:
+    asked = trainer(order, fanouts=("all", "all"), optimizer=lotan.SGD(lr=0.3), eval_every=0)
+    theirs = deepcopy(asked.model)
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.3)
+    for epoch in range(1, EPOCHS + 1):
+        for arrays, targets in parts(asked, epoch):
+            x, ends = torch.from_numpy(arrays.features), torch.from_numpy(np.stack([arrays.src, arrays.dst]))
+            of_epoch = batches_of_epoch(targets, arrays.keys, SIZE, Randomness(2, epoch)) if len(targets) else []
+            for chosen in map(torch.from_numpy, of_epoch):
+                optimizer.zero_grad()
+                out, label = theirs(x, ends)[chosen], torch.from_numpy(arrays.label)[chosen]
+                torch.nn.functional.cross_entropy(out, label).backward()
+                optimizer.step()
+    asked.fit()
+    for name, weight in theirs.named_parameters():
+        torch.testing.assert_close(asked.model.get_parameter(name), weight, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_goes_on_after_a_kill_while_it_writes_and_between_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = trainer(ONCE)
+    history = [epoch["metrics"] for epoch in wanted.fit().history]
+    write = row_files.RowFiles.write
+
+    def cut(self: row_files.RowFiles, partition: int, epoch: int, given: Any) -> int:
+        found = write(self, partition, epoch, given)
+        if partition == 3:
+            path = self.path(partition, epoch)
+            path.write_bytes(path.read_bytes()[:-4])
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(row_files.RowFiles, "write", cut)
+        with pytest.raises(KeyboardInterrupt):
+            trainer(ONCE, checkpoint_dir=tmp_path).fit()
+    trainer(ONCE, checkpoint_dir=tmp_path, epochs=1).fit()
+    asked = trainer(ONCE, checkpoint_dir=tmp_path, resume=True)
+    run = asked.fit()
+    assert [epoch["metrics"] for epoch in run.history] == history
+    assert all(torch.equal(one, asked.model.get_parameter(name)) for name, one in wanted.model.named_parameters())
+    place = next((tmp_path / "storage" / "features").glob("3.0.bin"))
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    with pytest.raises(StorageError, match="cut short or changed"):
+        trainer(ONCE, checkpoint_dir=tmp_path, resume=True, epochs=3).fit()
+
+
+def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path) -> None:
+    for order in (CACHED, ONCE, CACHED):
+        asked = trainer(order, storage_dir=tmp_path, epochs=1)
+        alone = trainer(order, epochs=1)
+        asked.fit()
+        alone.fit()
+        assert all(torch.equal(one, alone.model.get_parameter(name)) for name, one in asked.model.named_parameters())
+    with pytest.raises(StorageError, match="another graph"):
+        trainer(storage_dir=tmp_path, graph=lotan.Graph.from_arrays(**columns(1))).fit()
+
+
+def test_files_and_undirected_graphs_train_alike(tmp_path: Path) -> None:
+    lotan.Graph.from_arrays(**columns()).save(tmp_path / "graph")
+    runs = [
+        trainer(ONCE, graph=graph)
+        for graph in (
+            lotan.Graph.from_arrays(**columns(), undirected=True),
+            lotan.Graph.read(tmp_path / "graph", undirected=True),
+        )
+    ]
+    for one in runs:
+        one.fit()
+    for name, weight in runs[0].model.named_parameters():
+        assert torch.equal(weight, runs[1].model.get_parameter(name))
+
+
+def test_explain_prints_the_schedule() -> None:
+    text = trainer().explain()
+    for part in (
+        "cached_nodes, 5 of 8 partitions in memory, 3 of them with all training vertices",
+        "an epoch has 1 set and 0 swaps of a partition",
+        "S1  0 1 2",
+        "== evaluation",
+    ):
+        assert part in text
+    assert "an epoch has 5 sets and 4 swaps of a partition" in trainer(ONCE).explain()
+
+
+def test_the_memory_limit_decides_the_partitions() -> None:
+    on = lotan.datasets.generate(4000, 16_000, 64, CLASSES)
+    model = lotan.nn.GraphSAGE(64, 8, 2, CLASSES)
+
+    def with_limit(limit: str | int) -> tuple[StoredVertices, int]:
+        asked = trainer("each_once", model, graph=on, memory_limit=limit)
+        assert asked.job.stored_vertices is not None
+        return asked.job.stored_vertices, asked.job.needs(asked.config).least
+
+    plenty, needed = with_limit("4g")
+    assert plenty.division.capacity == plenty.division.partitions
+    least = needed - plenty.bytes + divide_vertices("each_once", plenty.sizes, 0).bytes(plenty.sizes)
+    scarce, needed = with_limit(least)
+    assert needed <= least
+    assert scarce.division.capacity < scarce.division.partitions
+    with pytest.raises(ConfigurationError, match="memory_limit"):
+        with_limit(least - 1)
+    with pytest.raises(ConfigurationError, match="needs memory_limit"):
+        trainer("each_once").explain()
+
+
+class WithRows(torch.nn.Module):
+    """Learned rows, which vertices have in memory alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.conv = lotan.nn.LearnedFeatures(4), lotan.nn.SAGEConv(4, CLASSES)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.conv(self.rows(graph), graph)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"task": lotan.LinkPrediction()}, ConfigurationError, "take 'comet' or 'beta'"),
+        (
+            {"order": "comet(partitions=8, buffer=4, groups=4)"},
+            ConfigurationError,
+            "take 'cached_nodes' or 'each_once'",
+        ),
+        ({"order": "cached_nodes(partitions=8, buffer=2)"}, ConfigurationError, "buffer of at least 3"),
+        ({"order": "each_once(partitions=80, buffer=2)"}, ConfigurationError, "more partitions than"),
+        ({"engine": "rows"}, ConfigurationError, "engine"),
+        ({"checkpoint_batches": 2, "checkpoint_dir": "x"}, ConfigurationError, "checkpoint_batches"),
+        ({"tables": 1}, ConfigurationError, "tables"),
+        ({"model": WithRows(), "fanouts": (3,)}, ModelError, "learns rows.weight"),
+        (
+            {"graph": lotan.Graph.from_arrays(**columns(), weight=np.ones(420, dtype=np.float32))},
+            GraphError,
+            "without weights",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_not_built_is_refused_by_name(settings: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        trainer(**settings).fit()
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [("each_once(partitions=4)", "give all of"), ("each_once(partitions=4, buffer=1)", "at least"),
+     ("cached_nodes(partitions=4, buffer=5)", "at most all"), ("hilbert", "cached_nodes")],
+)  # fmt: skip
+def test_orders_that_make_no_sense_are_refused(order: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        lotan.MiniBatch(8, (2,), order=order)
