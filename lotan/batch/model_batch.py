@@ -163,6 +163,11 @@ class ModelBatch:
                 f"regime MiniBatch has order {config.regime.order!r}, which follows the validation of one model, and models that "
                 "train together share their batches: leave order out, or use a Trainer"
             )
+        if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
+            raise ConfigurationError(
+                f"regime MiniBatch has order {config.regime.order!r}, and models that train together do not train from a disk so "
+                "far; train each with a Trainer, or leave order out"
+            )
         if config.tables is not None:
             raise ConfigurationError(
                 "tables has the learned rows of one model so far, and models that train together have rows each: leave tables "
@@ -358,11 +363,6 @@ class ModelBatch:
 
     def _prepared_links(self, number: int, task: LinkPrediction, config: TrainerConfig) -> Job:
         """Make the job of a member that learns links, which are read once for all members of the same fractions."""
-        if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
-            raise ConfigurationError(
-                f"regime MiniBatch has order {config.regime.order!r}, and models that train together have their rows in memory; "
-                "train each with a Trainer, or leave order out"
-            )
         if config.engine == "blocks":
             raise ConfigurationError(
                 "engine is 'blocks', and models that learn links train together on engine 'local' so far: leave engine out, or "

@@ -193,8 +193,10 @@ def _vertices(reader: LinkReader, summary: Summary, width: int) -> Graph:
     even = Degrees.even(summary.vertices, edges)
     bare = _bare(reader)
     data = EdgeData(None, bool(summary.names) and not reader.typed)
-    sizes = {"edges": edges, "width": width, "profile": Profile(even, even, 1.0), "edge_data": data, "in_files": True}
-    return bare.with_statistics(replace(bare.statistics, **sizes))
+    profile = Profile(even, even, 1.0)
+    return bare.with_statistics(
+        replace(bare.statistics, edges=edges, width=width, profile=profile, edge_data=data, in_files=True)
+    )
 
 
 def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch) -> None:

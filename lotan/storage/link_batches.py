@@ -174,11 +174,11 @@ class SampledSet:
         self._sampler, self._fanouts = Sampler(arrays, sampled.both), sampled.fanouts
         self._memory, self._without = memory, None
         if sampled.excludes:
-            ends = (memory.numbers(of_set.records[:, column].astype(np.int64)) for column in (0, 1))
+            src, dst = (memory.numbers(of_set.records[:, column].astype(np.int64)) for column in (0, 1))
             split = np.zeros(len(of_set.records), dtype=np.int8)
             both_ways = graph.summary.both_ways
             numbers = of_set.records[:, 2].astype(np.int64)
-            links = Links(len(memory), *ends, numbers, split, both_ways=both_ways)
+            links = Links(len(memory), src, dst, numbers, split, both_ways=both_ways)
             self._without = edges_of_links(links, numbers, arrays)
 
     def load(self, ends: Positions, links: slice, of: Randomness, prepared: Prepared) -> LoadedGraph:

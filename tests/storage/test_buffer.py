@@ -54,7 +54,7 @@ def test_rows_equal_those_of_a_table_in_memory(tmp_path: Path, seed: int, ahead:
                 positions = positions_of(placement, held)
                 rows = buffer.rows(positions)
                 some = torch.rand(len(positions)) < 0.5
-                for column, known in zip(buffer._columns, whole, strict=True):
+                for column, known in zip(buffer.columns, whole, strict=True):
                     found = column[rows]
                     assert torch.equal(found, known[torch.from_numpy(positions)])
                     added = torch.rand_like(found) * some[:, None]

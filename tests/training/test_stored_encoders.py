@@ -180,10 +180,7 @@ def test_rows_and_weights_have_the_bits_of_a_run_in_memory(
 def assert_ranked_on_the_whole_graph(asked: lotan.Trainer, run: Any) -> None:
     """The metrics are those of the model's output for the whole graph, as a run in memory ranks it."""
     linked = link_graph(asked.graph, TASK)
-    rows = run.model.outputs(linked.graph) if hasattr(run.model, "outputs") else None
-    if rows is None:
-        arrays = linked.graph.arrays()
-        rows = plain(asked.model, arrays, asked.graph.arrays().features)
+    rows = plain(asked.model, linked.graph.arrays(), asked.graph.arrays().features)
     decoder = make_decoder(TASK, ROWS, 3, 0)
     decoder.load_state_dict({"relation": run.model.weights["link_decoder.relation"]})
     wanted = rank(decoder.eval(), rows, linked.links.of("test"), linked.links).metrics()
