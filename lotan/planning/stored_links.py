@@ -39,7 +39,8 @@ from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps
 from planner.neighbours import orders_neighbours
-from planner.orders.division import Sizes, divide
+from planner.orders.division import EDGE_BYTES, Sizes, divide
+from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.shares import DRIVER_BYTES
 from planner.spec import LossSpec
@@ -120,10 +121,8 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     name = type(config.optimizer).__name__
     for parameter in learned:
         check_row_wise(name, parameter, {})  # its arguments are checked with the groups of parameters
-    read = (
-        {column.name for column in (*job.batch.plan.static_columns, *job.plan.static_columns)} if job.batch else set()
-    )
-    features = _features(graph, reader, width) if "features" in read else None
+    reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
+    features = _features(graph, width) if reads_features else None
     stored = _stored(job, reader, summary, learned, features, sampling, config)
     return described_memory(replace(job, stored=stored), config)
 
@@ -207,6 +206,7 @@ def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch
     known = {"label", "split", *(["features"] if encodes else [])}
     names = {column.name.partition("@")[0] for column in plan.static_columns}
     more = sorted(names - known - ({"in_degree", "gcn_scale"} if encodes else set()))
+    more += ["features as types"] * bool(job.train.bounds)
     more += ["the order of neighbours"] * orders_neighbours(job.train)  # there, vertices lie in another order
     if more or job.train.tracked:
         what = ", ".join(more) or "running statistics of all rows"
@@ -228,7 +228,7 @@ def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch
         )
 
 
-def _features(graph: Graph, reader: LinkReader, width: int) -> StoredFeatures:
+def _features(graph: Graph, width: int) -> StoredFeatures:
     """Read the features of a graph part by part into a file, and check them.
 
     Raises:
@@ -335,7 +335,9 @@ def _evaluation(job: Job, config: TrainerConfig) -> Footprint:
     found = footprint(job.traits, job.plan, statistics, limit.layout(job.traits, None))
     assert found.in_memory is not None  # the engine is in this process
     rows = DRIVER_BYTES + int(local_gaps(job.plan) * LEARNED_COPIES * learned_bytes(job.plan, statistics))
-    least = max(0, min(found.least, found.in_memory) - rows)
+    # the edges are read and sorted at one time
+    read = EDGE_BYTES * statistics.edges + SET_VERTEX_BYTES * statistics.vertices
+    least = max(read, min(found.least, found.in_memory) - rows)
     return replace(found, peak=max(least, found.in_memory - rows), least=least)
 
 

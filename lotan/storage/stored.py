@@ -50,6 +50,8 @@ class Stored:
     def disk_bytes(self) -> int:
         """The most bytes on the disk."""
         rows = GENERATIONS * self.sizes.rows + self.sizes.features
+        if self.sizes.messages:  # an evaluation on the whole graph gathers what the buffer holds of some
+            rows += self.sizes.buffered
         return rows + self.sizes.links + 4 * (RECORD + 4) * self.summary.others
 
     def order(self, epoch: int) -> EdgeOrder:
