@@ -17,6 +17,7 @@ from planner.orders import (
     least_swaps,
     swaps_of_beta,
 )
+from planner.orders.vertex_division import VertexDivision, VertexOrderName, VertexSizes, divide_vertices
 
 SIZES = [(p, c) for p in (2, 3, 4, 6, 7, 12, 16) for c in range(2, p + 1)]
 
@@ -98,6 +99,24 @@ def test_each_once_reads_each_partition_once(sizes: tuple[int, int], sets: int) 
         assert order.reads + sizes[1] == sizes[0]
         assert sorted(one for found in order.partitions for one in found) == list(range(sizes[0]))
         assert all(set(found) <= set(held) for held, found in zip(order.sets, order.partitions, strict=True))
+
+
+@pytest.mark.parametrize("name", ["cached_nodes", "each_once"])
+def test_a_division_of_vertices_fills_the_room_that_there_is(name: VertexOrderName) -> None:
+    sizes = VertexSizes(vertices=10_000, edges=100_000, examples=1_000, row_bytes=400)
+    least = divide_vertices(name, sizes, 0)
+    everything = VertexDivision(name, 1, 1, 1).bytes(sizes)
+    before = 0.0
+    for room in range(least.bytes(sizes), everything + 1, everything // 10):
+        found = divide_vertices(name, sizes, room)
+        assert found.bytes(sizes) <= room
+        assert found.capacity / found.partitions >= before
+        before = found.capacity / found.partitions
+        order = found.of_epoch(0, 1)
+        assert {one for held in order.sets for one in held} <= set(range(found.partitions))
+        if name == "cached_nodes":
+            assert found.training == sizes.least_training(found.partitions) <= found.capacity
+    assert divide_vertices(name, sizes, everything).capacity == divide_vertices(name, sizes, everything).partitions
 
 
 @pytest.mark.parametrize(

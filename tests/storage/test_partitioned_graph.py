@@ -16,7 +16,7 @@ from lotan.storage import folder as folders
 from lotan.storage import partitioned_graph
 from lotan.storage.folder import check_room, claimed_storage
 from lotan.storage.partitioned_graph import LinkReader, PartitionedGraph, open_partitioned
-from lotan.storage.placement import Placement
+from lotan.storage.placement import ExamplesFirst, Placement
 from tests.links.graphs import columns
 
 TASK = lotan.LinkPrediction()
@@ -87,8 +87,12 @@ def test_tables_in_spark_make_the_same_files(tmp_path: Path, spark) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(10, 3), (7, 7), (100, 8), (2**16 + 300, 5)])
-def test_positions_and_rows_are_inverse(sizes: tuple[int, int]) -> None:
-    placement = Placement(*sizes, seed=1)
+@pytest.mark.parametrize("first", [False, True])
+def test_positions_and_rows_are_inverse(sizes: tuple[int, int], first: bool) -> None:
+    examples = np.arange(0, sizes[0], 3)
+    placement = ExamplesFirst(*sizes, 1, examples) if first else Placement(*sizes, seed=1)
+    if first:
+        assert sorted(placement.rows(np.arange(len(examples)))) == examples.tolist()
     rows = np.arange(sizes[0])[:: max(1, sizes[0] // 5000)]
     positions = placement.positions(rows)
     assert np.array_equal(placement.rows(positions), rows)
