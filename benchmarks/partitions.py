@@ -68,7 +68,7 @@ class Encoder(torch.nn.Module):
 def vertices_part(epochs: int, seeds: int) -> list[str]:
     """Train GraphSAGE on labels in each order, and return the table."""
     rows = [
-        "| graph | order | test accuracy | in memory, points | read, MB/epoch | s/epoch |",
+        "| graph | order | test accuracy | beside memory, points | read, MB/epoch | s/epoch |",
         "|---|---|---|---|---|---|",
     ]
     for name in ("amazon_photo", "coauthor_cs"):

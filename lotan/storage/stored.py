@@ -78,10 +78,11 @@ class Stored:
         ahead = (
             f"; {division.slots - division.capacity} more are read ahead" if division.slots > division.capacity else ""
         )
+        rows = "rows and features" if self.sizes.features else "rows"
         lines = [
             f"Storage  {division}{ahead}: {size(division.buffer_bytes(self.sizes))} of {size(self.sizes.buffered)}",
             f"         an epoch has {len(order.sets)} sets and {order.reads} swaps of a partition (at least {least})",
-            f"         reads {size(read)} of rows and {size(links)} of links, writes {size(written)}",
+            f"         reads {size(read)} of {rows} and {size(links)} of links, writes {size(written)}",
             f"         {duration(moving)} of disk at {size(int(speed))}/s beside {duration(compute_seconds)} of computation; "
             f"{duration(max(0.0, moving - compute_seconds))} that training waits for",
             f"         on the disk: at most {size(self.disk_bytes)} in {self.folder or 'a temporary folder'}",

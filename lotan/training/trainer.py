@@ -193,14 +193,13 @@ class Trainer:
         shown = PlanView(self.job.shown).explain(format, stage)
         if self.job.batch is None or format != "text" or stage in ("logical", "rewritten"):
             return shown
-        if self.job.stored is not None:
-            lines = self.job.stored.lines(self.job.epoch_seconds, whole=stage is not None)
-            return "\n".join([shown, *lines, ""])
-        found = f"{shown}\n{evaluation_text(self.job.planned)}"
-        if self.job.stored_vertices is None:
-            return found
-        lines = self.job.stored_vertices.lines(self.job.epoch_seconds, whole=stage is not None)
-        return "\n".join([found, *lines, ""])
+        stored = self.job.stored
+        if stored is None or stored.sizes.messages:  # the evaluation of learned rows alone is ranks of these rows
+            shown = f"{shown}\n{evaluation_text(self.job.planned)}"
+        in_parts = stored or self.job.stored_vertices
+        if in_parts is None:
+            return shown
+        return "\n".join([shown, *in_parts.lines(self.job.epoch_seconds, whole=stage is not None), ""])
 
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
