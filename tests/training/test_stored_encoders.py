@@ -226,6 +226,7 @@ def test_the_steps_are_those_of_autograd_without_the_links_asked_about(tmp_path:
         torch.testing.assert_close(asked.model.conv.get_parameter(name), weight, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_kill_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = trainer()
     history = [epoch["metrics"] for epoch in wanted.fit().history]
@@ -241,6 +242,7 @@ def test_a_kill_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert torch.equal(asked.model.get_parameter(name), weight), (write, name)
 
 
+@pytest.mark.thorough
 def test_files_train_alike_within_a_limit(tmp_path: Path) -> None:
     graph().with_links().save(tmp_path / "graph")
     alike = [trainer(), trainer(graph=lotan.Graph.read(tmp_path / "graph")), trainer(memory_limit="1200m")]

@@ -112,7 +112,11 @@ def in_memory(asked: lotan.Trainer) -> dict[str, torch.Tensor]:
     return weights_of(model)
 
 
-@pytest.mark.parametrize(("order", "kind"), [(CACHED, pyg.GraphSAGE), (ONCE, pyg.GCN), (ONCE, pyg.GraphSAGE)], ids=str)
+@pytest.mark.parametrize(
+    ("order", "kind"),
+    [(CACHED, pyg.GraphSAGE), (ONCE, pyg.GCN), (ONCE, pyg.GraphSAGE)],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
 def test_the_weights_have_the_bits_of_a_run_in_memory(tmp_path: Path, order: str, kind: Any) -> None:
     asked = trainer(order, sage(kind), storage_dir=tmp_path, eval_every=0)
     wanted = in_memory(asked)
@@ -154,6 +158,7 @@ def test_the_steps_are_those_of_autograd_on_the_parts(order: str) -> None:
         torch.testing.assert_close(asked.model.get_parameter(name), weight, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_after_a_kill_while_it_writes_and_between_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +189,7 @@ def test_a_run_goes_on_after_a_kill_while_it_writes_and_between_epochs(
         trainer(ONCE, checkpoint_dir=tmp_path, resume=True, epochs=3).fit()
 
 
+@pytest.mark.thorough
 def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path) -> None:
     for order in (CACHED, ONCE, CACHED):
         asked = trainer(order, storage_dir=tmp_path, epochs=1)
@@ -195,6 +201,7 @@ def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path
         trainer(storage_dir=tmp_path, graph=lotan.Graph.from_arrays(**columns(1))).fit()
 
 
+@pytest.mark.thorough
 def test_files_and_undirected_graphs_train_alike(tmp_path: Path) -> None:
     lotan.Graph.from_arrays(**columns()).save(tmp_path / "graph")
     runs = [
