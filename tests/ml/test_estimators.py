@@ -276,3 +276,20 @@ def test_two_classes_with_one_output(graph: Frames) -> None:
     np.testing.assert_allclose(raw[:, 0], -raw[:, 1])
     np.testing.assert_allclose(shares[:, 1], 1 / (1 + np.exp(-raw[:, 1])), rtol=1e-5)
     assert np.array_equal(rows["prediction"], (raw[:, 1] > 0).astype(float))
+
+
+def test_thresholds_divide_the_probabilities(graph: Frames) -> None:
+    """As in Spark's own classifiers, in a model that copies them from its estimator."""
+    vertices, edges = graph
+    classifier = GNNClassifier(**QUICK, thresholds=[0.9, 0.5, 0.1]).setEdges(edges)
+    model = classifier.setVertices(vertices.select("id", "features")).fit(vertices)
+    for thresholds in ([0.9, 0.5, 0.1], [0.3, 0.0, 0.3]):
+        rows = model.setThresholds(thresholds).transform(vertices).toPandas()
+        shares = np.stack([row.toArray() for row in rows["probability"]])
+        with np.errstate(divide="ignore"):
+            assert np.array_equal(rows["prediction"], (shares / thresholds).argmax(axis=1)), thresholds
+    for wrong in ([0.5, 0.5], [-1.0, 0.5, 0.5], [0.0, 0.0, 1.0]):
+        with pytest.raises(ConfigurationError, match="expected 3 numbers, one for each class"):
+            model.setThresholds(wrong).transform(vertices)
+    with pytest.raises(ConfigurationError, match="expected 3 numbers"):
+        classifier.setThresholds([0.5]).fit(vertices)
