@@ -110,7 +110,7 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     if traits.spills:  # Spark's own operators spill to the disk without our help
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved) + of_rows)
-    needed = in_hand(plan, statistics, layout)
+    needed = in_hand(plan, statistics, layout) + _learned_sent(plan, statistics)
     heap = int(GARBAGE * (needed + columns))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved) + of_rows
@@ -130,6 +130,11 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 def _learned_held(plan: Plan, statistics: Statistics) -> int:
     """Return the bytes of all copies of learned rows. The plan of a batch does not count those of the whole graph again."""
     return 0 if statistics.sampled else LEARNED_COPIES * learned_bytes(plan, statistics)
+
+
+def _learned_sent(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of learned rows in the driver's JVM, which holds them while a pass brings them to their vertices."""
+    return 0 if statistics.sampled else learned_bytes(plan, statistics)
 
 
 def learned_bytes(plan: Plan, statistics: Statistics) -> int:

@@ -13,7 +13,7 @@ from lotan.batches.sampler import Sample
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
-from lotan.engines.local.rows_of_types import RowsOfTypes
+from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.graph import Graph, GraphArrays
 from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory

@@ -16,7 +16,6 @@ from lotan.graph.faults import shown
 from lotan.graph.row_keys import vertex_keys
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.settings.config import TrainerConfig
-from lotan.settings.regimes import MiniBatch
 from lotan.settings.row_tables import addresses_of
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.tracing import may_have_rows
@@ -39,7 +38,7 @@ def draw_rows(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> No
     found = {name: one for name, one in model.named_modules() if isinstance(one, LearnedFeatures)}
     if not found:
         return
-    check_engine_of_rows(config, next(iter(found)), graph.vertex_types is None)
+    check_engine_of_rows(config, next(iter(found)))
     for name, module in found.items():
         ids = _ids_of(graph, type_of(name, module, graph.vertex_types))
         if not module.has_rows:
@@ -107,40 +106,32 @@ def examples(ids: Ids) -> str:
     return f"such as {named}" if len(ids) > SHOWN else named
 
 
-def check_engine_of_rows(config: TrainerConfig, name: str, one_type: bool, trains: bool = True) -> None:
+def check_engine_of_rows(config: TrainerConfig, name: str) -> None:
     """Check that an engine that was asked for has learned rows.
 
     Args:
         config: The settings, with the engine.
         name: The name of the rows, for the error.
-        one_type: True if the vertices of the graph have one type.
-        trains: False if the model only predicts.
 
     Raises:
         ConfigurationError: If it has not.
     """
-    on_blocks = one_type and (not trains or isinstance(config.regime, MiniBatch))
-    if config.engine not in ("auto", "local") and not (config.engine == "blocks" and on_blocks):
+    if config.engine == "rows":
         raise ConfigurationError(
-            f"engine {config.engine} has no learned rows so far, but in mini-batches on 'blocks' and for one type of vertices, "
-            f"and the model learns {name or 'rows'!r}; use engine='local', which reads the graph into this process"
+            f"engine rows has no learned rows, and the model learns {name or 'rows'!r}; use engine='blocks', or engine='local', "
+            "which reads the graph into this process"
         )
 
 
-def for_learned_rows(config: TrainerConfig, spec: Spec, trains: bool = True) -> TrainerConfig:
+def for_learned_rows(config: TrainerConfig, spec: Spec) -> TrainerConfig:
     """Return the settings of a traced model: learned rows run on local, unless blocks were asked for.
-
-    Args:
-        config: The settings.
-        spec: The model.
-        trains: False if the model only predicts.
 
     Raises:
         ConfigurationError: If the engine that was asked for has none.
     """
     if not spec.learned:
         return config
-    check_engine_of_rows(config, next(iter(spec.learned)), spec.vertex_types is None, trains)
+    check_engine_of_rows(config, next(iter(spec.learned)))
     return config if config.engine == "blocks" else replace(config, engine="local")
 
 

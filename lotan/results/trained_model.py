@@ -219,7 +219,7 @@ class TrainedModel:
                 float), and of Spark's name for the type of ids.
             unseen: The same as in `predict`.
         """
-        config = for_learned_rows(config, self.spec, trains=False)
+        config = for_learned_rows(config, self.spec)
         check_engine(config, graph)
         # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))

@@ -23,7 +23,7 @@ ROWS = replace(
 BLOCKS = replace(
     _ON_SPARK,
     name="blocks",
-    abilities=("edge_columns", "edge_data", "extremes"),
+    abilities=("edge_columns", "edge_data", "extremes", "learned_rows"),
     more_partitions_fit=True,
     counts_shuffles=True,
     needs_rgb=True,

@@ -39,6 +39,7 @@ class Drawn:
     label: Tensor
     train: Tensor
     x: Tensor
+    tables: tuple[pd.DataFrame, pd.DataFrame]  # as they were given
 
 
 def drawn(seed: int, share: float = 0.3, features: bool = False) -> Drawn:
@@ -58,7 +59,7 @@ def drawn(seed: int, share: float = 0.3, features: bool = False) -> Drawn:
     by_id = pd.DataFrame(columns).iloc[order]
     split = torch.tensor((by_id["split"] == "train").to_numpy())
     label, index = torch.tensor(by_id["label"].to_numpy()), torch.tensor(place[ends])
-    return Drawn(lotan.Graph(vertices, edges), index, label, split, torch.tensor(x[order]))
+    return Drawn(lotan.Graph(vertices, edges), index, label, split, torch.tensor(x[order]), (vertices, edges))
 
 
 class Embedded(torch.nn.Module):
@@ -505,12 +506,11 @@ def test_training_on_other_vertices_is_refused() -> None:
         assert lotan.Trainer(model, numbered, progress=False).plan
 
 
-@pytest.mark.parametrize("engine", ["blocks", "rows"])
-def test_engines_on_spark_refuse_learned_rows(engine: str) -> None:
+def test_the_rows_engine_refuses_learned_rows() -> None:
     found = drawn(7)
     for model in (Embedded(), ByWeight()):
-        with pytest.raises(ConfigurationError, match=f"engine {engine} has no learned rows.*engine='local'"):
-            assert lotan.Trainer(model, found.graph, engine=engine, progress=False).plan
+        with pytest.raises(ConfigurationError, match=r"engine rows has no learned rows.*engine='local'"):
+            assert lotan.Trainer(model, found.graph, engine="rows", progress=False).plan
 
 
 def test_a_model_that_reads_features_needs_some() -> None:

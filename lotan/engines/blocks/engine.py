@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from torch import Tensor
@@ -16,7 +17,8 @@ from lotan.engines.action import force, free_java_objects, name_operator, named_
 from lotan.engines.base import Closable, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
-from lotan.engines.blocks.load import Loaded, load_blocks, rows_by_id
+from lotan.engines.blocks.learned import RowsByPlace
+from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
@@ -34,7 +36,7 @@ from planner.physical import Plan
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
-from planner.steps.learned_rows import LearnedRowsStep, learned_parameters
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
@@ -42,7 +44,6 @@ from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
-    from lotan.graph.arrays import Ids
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ class _Pass:
     )  # pipes by the number of the persisted RDD that they read, see Reading.readers
     ends: dict[int, Any] = field(default_factory=dict)  # RDDs that no step has read yet, by identity
     files: dict[int, Any] = field(default_factory=dict)  # RDDs of columns' files, by the number of the column's RDD
+    # the gradients of learned rows that are handed in at the end, by parameter
+    handed_in: dict[str, tuple[LearnedRowsGradientStep, Column]] = field(default_factory=dict)
+    sends_rows: bool = False  # True if Spark was sent rows of this process
 
 
 class BlocksEngine(Engine):
@@ -118,7 +122,7 @@ class BlocksEngine(Engine):
         self._pass: _Pass | None = None
         self._hoisted: dict[str, Column] = {}  # static columns that were computed once
         self._laid_out = 0  # number of partitions
-        self._graph_of_rows: Graph | None = None  # the graph, if its vertices have learned rows
+        self._rows: RowsByPlace | None = None  # the way of learned rows between this process and the graph
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
@@ -139,7 +143,7 @@ class BlocksEngine(Engine):
         self._shuffled_before = shuffle_bytes(self.context)
         with named_jobs(self.context, "loading the graph in blocks"):
             self._loaded = load_blocks(self._facade, self.session, graph, plan, partitions, self.settings.chunk_rows)
-        self._graph_of_rows = graph if learned_parameters(plan) else None
+        self._rows = RowsByPlace(self._facade, self.session, self._loaded.blocks, graph)
         self._commits = Commits(self.link, plan, self.settings.chunk_rows)
         self._take(plan)
         free_java_objects()
@@ -196,9 +200,9 @@ class BlocksEngine(Engine):
         return self._loaded
 
     @property
-    def _ids(self) -> Ids:
-        assert self._graph_of_rows is not None, "the plan has learned rows"
-        return self._graph_of_rows.ids
+    def _by_place(self) -> RowsByPlace:
+        assert self._rows is not None, "no graph is loaded"
+        return self._rows
 
     @property
     def _run(self) -> Commits:
@@ -307,11 +311,18 @@ class BlocksEngine(Engine):
 
     @named
     def learned_rows(self, step: LearnedRowsStep) -> Column:
-        """Send the rows of a parameter from this process to the vertices. They are evaluated, and not trained, here."""
+        """Send the rows of a parameter from this process to their vertices."""
+        if not self._now.sends_rows:
+            free_java_objects()  # until then, the JVM of this process holds the rows that the pass before has sent
+        self._now.sends_rows = True
         rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
-        attached = self._facade.attach(self._graph.blocks, rows_by_id(self.session, self._ids, rows)._jdf)
+        attached = self._by_place.column(rows, step.within, step.of_type)
         self._keep(attached, [step.output.name])
         return Column(attached, step.output.width)
+
+    def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Column) -> None:
+        """Note a gradient that `finish` brings to this process. It stays an end of the lineage, which is computed before."""
+        self._now.handed_in[step.parameter] = step, gradient
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
         """Note the columns of a collection. Nothing moves yet: a pipe picks the rows as it sends them."""
@@ -410,10 +421,17 @@ class BlocksEngine(Engine):
             self._facade.persist(handle.rows)
             self._read(handle)
         ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]
+        of_rows: dict[str, Tensor] = {}
+
+        def compute() -> None:
+            self._facade.force(ends)
+            for parameter, (step, gradient) in self._now.handed_in.items():  # before the workers forget the pass
+                of_rows[parameter] = torch.from_numpy(self._by_place.rows(gradient.rows, step.width, step.of_type))
+
         try:
             force(
                 self.context,
-                lambda: self._facade.force(ends),
+                compute,
                 str(self._run),
                 self.settings.attempts,
                 self.settings.stall_seconds,
@@ -424,7 +442,8 @@ class BlocksEngine(Engine):
                 self._facade.release(handle.rows)
             raise
         self.abort()
-        return replace(outcome, columns={n: Column(h.rows, h.width) for n, h in kept.items()})
+        columns = {name: Column(one.rows, one.width) for name, one in kept.items()}
+        return replace(outcome, gradients={**outcome.gradients, **of_rows}, columns=columns)
 
     def read(self, handle: Column) -> DataFrame:
         """Return a kept column as a DataFrame of id and values (array<float>)."""
@@ -455,6 +474,7 @@ class BlocksEngine(Engine):
 
     def _unload(self) -> None:
         self._release_hoisted()
+        self._rows = None
         loaded, self._loaded = self._loaded, None
         commits, self._commits = self._commits, None
         if loaded is not None:

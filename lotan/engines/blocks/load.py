@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.engines.commits import occupied
-from lotan.engines.rows.vectors import to_lists
 from planner.edge_columns import LOOP, ORDER, fill_of
 from planner.physical import Plan
 from planner.spec import EdgeSet, edges_of_column
@@ -27,11 +23,9 @@ from planner.turning import reversed_sets
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
-    from lotan.graph.arrays import Ids
 
 
 DATA = "edge_data"
-ROWS_SENT = 1 << 14  # rows of this process that are sent to Spark as one batch
 
 
 @dataclass(frozen=True)
@@ -165,20 +159,6 @@ def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
         found[edge_set] = facade.edgeKeys(blocks, edge_set)
         facade.persist(found[edge_set])
     return found
-
-
-def rows_by_id(spark: SparkSession, ids: Ids, rows: npt.NDArray[np.float32]) -> DataFrame:
-    """Return rows of this process as a frame of id and values. The JVM of the driver holds them until it is dropped.
-
-    Args:
-        spark: The session.
-        ids: The ids of the vertices. [vertices]
-        rows: Their rows. [vertices, width]
-    """
-    wide = ids if ids.dtype == object else ids.astype(np.int64)
-    parts = [slice(start, start + ROWS_SENT) for start in range(0, len(ids), ROWS_SENT)]
-    sent = [pa.RecordBatch.from_arrays([pa.array(wide[one]), to_lists(rows[one])], ["id", "values"]) for one in parts]
-    return spark.createDataFrame(pa.Table.from_batches(sent))
 
 
 def plain(vertices: DataFrame, name: str, plan: Plan) -> Any:

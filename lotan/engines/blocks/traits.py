@@ -5,7 +5,7 @@ from planner.traits import EngineTraits
 
 TRAITS = EngineTraits(
     name="blocks",
-    abilities=("edge_columns", "edge_data", "extremes"),
+    abilities=("edge_columns", "edge_data", "extremes", "learned_rows"),
     in_process=False,
     chunking="partitions",
     memory="workers",

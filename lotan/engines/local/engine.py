@@ -24,11 +24,11 @@ from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.moves import Moves
 from lotan.engines.local.pipe_run import PipeRun
-from lotan.engines.local.rows_of_types import RowsOfTypes
 from lotan.engines.local.sums import write_sums
 from lotan.engines.local.totals import Spread, reduced, sum_of_rows, total
 from lotan.engines.local.traits import TRAITS
 from lotan.engines.observed import Extent
+from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.memory.mapped import MappedMemory

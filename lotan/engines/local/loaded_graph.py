@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
-from lotan.engines.local.rows_of_types import RowsOfTypes
 from lotan.engines.local.topology import Edges, EdgeSets
+from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.errors import EngineError
 from lotan.memory.mapped import MappedMemory
 from lotan.stages.chunk import EdgeBlock

@@ -26,6 +26,7 @@ from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_fo
 from tests.tracing.hetero_models import made, messy_data
 from tests.tracing.test_pyg_layers import messy_graph
 from tests.tracing.test_reversed_edges import Attention
+from tests.training.test_learned_rows import Embedded, drawn
 
 pytestmark = [
     pytest.mark.spark,
@@ -134,9 +135,15 @@ def of_turned_edges() -> lotan.Trainer:
     return lotan.Trainer(Attention(), messy_graph(), engine="local")
 
 
+def of_learned_rows() -> lotan.Trainer:
+    """A model whose rows come from this process in every pass, and whose gradient goes back to it."""
+    torch.manual_seed(0)
+    return lotan.Trainer(Embedded(), drawn(1).graph, engine="local")
+
+
 @pytest.mark.chaos
 @pytest.mark.nightly
-@pytest.mark.parametrize("make", [of_relations, of_turned_edges])
+@pytest.mark.parametrize("make", [of_relations, of_turned_edges, of_learned_rows])
 def test_workers_killed_on_other_edge_sets_change_no_bit(
     make: Callable[[], lotan.Trainer], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

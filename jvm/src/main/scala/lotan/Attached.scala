@@ -2,44 +2,40 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.DataFrame
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.functions.col
-import org.apache.spark.sql.types.{ArrayType, FloatType, LongType, StringType}
 
-/** Rows of a table as a column of loaded blocks: the inverse of `Table`. One shuffle brings each row to its vertex. */
+/** Rows that the driver holds, as a column of loaded blocks. One shuffle brings each piece of rows to its partition.
+  *
+  * `Pieces` is the way back.
+  */
 object Attached {
 
   /** The column, lazily.
     *
     * @param table
-    *   `id`, and `values`, an array of float; one row for each vertex of the blocks
+    *   rows of consecutive vertices of a partition, see `Pieces`; together all that are within the level
+    * @param width
+    *   numbers per row
+    * @param within
+    *   the level up to which vertices have a row
     */
-  def apply(blocks: RDD[Block], table: DataFrame): RDD[Rows] = {
-    val text = table.schema("id").dataType == StringType
-    val placement = Placement(blocks.getNumPartitions)
-    val idType = if (text) StringType else LongType
-    val rows = table.select(col("id").cast(idType), col("values").cast(ArrayType(FloatType))).queryExecution.toRdd
-    val parcels = Exchange.shuffle(rows.mapPartitions(packed(_, text, placement)), placement.partitions)
-    blocks.zipPartitions(parcels) { (ofBlock, parts) =>
-      val (ids, columns) = UnlinkedBlock.vertices(parts.toSeq, text, 1)
-      Iterator.single(inOrder(ofBlock.next().ids, ids, columns.head))
+  def apply(blocks: RDD[Block], table: DataFrame, width: Int, within: Int = Block.All): RDD[Rows] = {
+    val parcels = table.select("partition", "first", "values").queryExecution.toRdd.map { row =>
+      val first = new LongIds(Array(row.getInt(1).toLong))
+      row.getInt(0) -> new Parcel(0, Seq(first), width, Pieces.numbers(row.getBinary(2)))
+    }
+    blocks.zipPartitions(Exchange.shuffle(parcels, blocks.getNumPartitions)) { (ofBlock, parts) =>
+      Iterator.single(together(Rows.zeros(ofBlock.next().rows(within), width), parts))
     }
   }
 
-  private def packed(rows: Iterator[InternalRow], text: Boolean, placement: Placement): Iterator[(Int, Parcel)] =
-    new Packing(rows, placement.partitions, new VertexBucket(text, Seq(true))) {
-      override protected def target(row: InternalRow): Int =
-        if (text) placement.of(row.getUTF8String(0)) else placement.of(row.getLong(0))
+  private def together(out: Rows, parts: Iterator[Parcel]): Rows = {
+    var arrived = 0
+    for (part <- parts) {
+      val first = part.ids.head.asInstanceOf[LongIds].values.head.toInt
+      System.arraycopy(part.values, 0, out.values, first * out.width, part.values.length)
+      arrived += part.values.length
     }
-
-  /** Rows in the order of a block's vertices, from rows in the order of their sorted ids. */
-  private def inOrder(vertices: Ids, ids: Ids, rows: Rows): Rows = {
-    val out = Rows.zeros(vertices.size, rows.width)
-    for (i <- 0 until vertices.size) {
-      val row = ids.find(vertices, i)
-      require(row >= 0, s"no row came for the vertex ${vertices.show(i)}")
-      System.arraycopy(rows.values, row * rows.width, out.values, i * rows.width, rows.width)
-    }
+    require(arrived == out.values.length, s"$arrived numbers came for ${out.count} vertices of width ${out.width}")
     out
   }
 }

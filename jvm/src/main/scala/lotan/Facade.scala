@@ -376,8 +376,18 @@ object Facade {
   /** Returns a column as a table of `id` and `values`. */
   def table(graph: LoadedGraph, column: RDD[Rows]): DataFrame = Table(graph.blocks, column)
 
-  /** Returns a table of `id` and `values` as a column, lazily (`Attached`). */
-  def attach(graph: LoadedGraph, table: DataFrame): RDD[Rows] = Attached(graph.blocks, table)
+  /** Returns the ids of all vertices in the order of their blocks, as a table of pieces (`Pieces`). */
+  def ids(graph: LoadedGraph): DataFrame = Pieces.ids(graph.blocks)
+
+  /** Returns for each partition the number of its vertices within a level, with one job. */
+  def rowsWithin(graph: LoadedGraph, within: Int): Array[Int] = graph.blocks.map(_.rows(within)).collect()
+
+  /** Returns a column as a table of pieces (`Pieces`). */
+  def pieces(column: RDD[Rows]): DataFrame = Pieces(column)
+
+  /** Returns a table of pieces as a column of vertices within a level or, for -1, of all, lazily (`Attached`). */
+  def attach(graph: LoadedGraph, table: DataFrame, width: Int, within: Int): RDD[Rows] =
+    Attached(graph.blocks, table, width, within)
 
   /** Unpersists an RDD, and deletes its files. */
   def release(column: RDD[_]): Unit = {

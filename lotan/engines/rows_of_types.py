@@ -23,7 +23,7 @@ class RowsOfTypes:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._types, self._ids = graph.given_types, graph.arrays().ids
+        self._types, self._ids = graph.given_types, graph.ids
         self._found: dict[int, Tensor] = {}
         self._lock = threading.Lock()
 
