@@ -22,9 +22,10 @@ from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_byt
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
-from planner.steps.learned_rows import learned_parameters
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep, learned_parameters
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 from planner.topology import topology
 from planner.traits import EngineTraits
@@ -110,7 +111,7 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     if traits.spills:  # Spark's own operators spill to the disk without our help
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved) + of_rows)
-    needed = in_hand(plan, statistics, layout) + _learned_sent(plan, statistics)
+    needed = in_hand(plan, statistics, layout) + _rows_sent(plan, statistics)
     heap = int(GARBAGE * (needed + columns))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved) + of_rows
@@ -132,9 +133,15 @@ def _learned_held(plan: Plan, statistics: Statistics) -> int:
     return 0 if statistics.sampled else LEARNED_COPIES * learned_bytes(plan, statistics)
 
 
-def _learned_sent(plan: Plan, statistics: Statistics) -> int:
-    """Return the bytes of learned rows in the driver's JVM, which holds them while a pass brings them to their vertices."""
-    return 0 if statistics.sampled else learned_bytes(plan, statistics)
+def _rows_sent(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of the rows that the driver sends to their vertices in a pass, which its JVM holds meanwhile.
+
+    They are learned rows, and the gradient of the rows of which the driver scores pairs.
+    """
+    if statistics.sampled:
+        return 0
+    scored = [step.output for step in plan.train if isinstance(step, ScoreStep)]
+    return learned_bytes(plan, statistics) + sum(column_bytes(column, statistics) for column in scored)
 
 
 def learned_bytes(plan: Plan, statistics: Statistics) -> int:
@@ -298,7 +305,8 @@ def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 def reads_in_turn(plan: Plan) -> bool:
     """Return True if no step of a plan needs all partitions at one time, except sums over edges, which can do without."""
     return all(
-        isinstance(step, PropagateStep) or (isinstance(step, PipeStep) and not step.collections)
+        isinstance(step, PropagateStep | LearnedRowsStep | LearnedRowsGradientStep | ScoreStep)
+        or (isinstance(step, PipeStep) and not step.collections)
         for steps in plan.passes
         for step in steps
     )

@@ -107,6 +107,8 @@ class Engine(Observed, ABC):
     """Runs plans over one loaded graph. Engines differ in the place of columns, but in no number that a user sees."""
 
     traits: ClassVar[EngineTraits]
+    scoring: Callable[[torch.Tensor], torch.Tensor] | None = None
+    """In a link task, the function from the output rows to their gradient, which `score` calls."""
 
     def load(self, graph: Graph, plan: Plan) -> None:
         """Load the static columns and edge sets that a plan reads, and compute the columns that it computes once.
@@ -190,7 +192,19 @@ class Engine(Observed, ABC):
         Raises:
             EngineError: If the engine scores no pairs, or was given none.
         """
-        raise EngineError(f"the {self.traits.name} engine scores no pairs of vertices: take engine 'local'")
+        raise EngineError(f"the {self.traits.name} engine scores no pairs of vertices: take engine 'local' or 'blocks'")
+
+    def scored(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the gradient that `scoring` finds for the output rows. [vertices, width] -> [vertices, width].
+
+        Raises:
+            EngineError: If there are no pairs to score.
+        """
+        if self.scoring is None:
+            raise EngineError(
+                f"the {self.traits.name} engine was given no pairs to score: set `scoring` before the pass"
+            )
+        return self.scoring(rows)
 
     def learned_rows(self, step: LearnedRowsStep) -> Handle:
         """Return the rows of a parameter that has one for each vertex. The engine needs the ability "learned_rows"."""

@@ -112,6 +112,12 @@ class Negatives:
         sources = self._side(SOURCES, training.src, of, (dst, numbers, src), "sources")
         return Pairs(torch.from_numpy(src), torch.from_numpy(dst), relation, destinations, sources)
 
+    def of_epoch(self, epoch: int) -> Iterator[Pairs]:
+        """Yield all training links with their negatives, which are drawn anew for each run of links, for a full batch."""
+        count = len(self.training)
+        for number, start in enumerate(range(0, count, FULL_BATCH_LINKS)):
+            yield self.pairs(np.arange(start, min(count, start + FULL_BATCH_LINKS)), epoch, number)
+
     def _side(self, name: str, ends: Positions, of: Randomness, links: tuple[Positions, ...], end: str) -> Side:
         given, numbers, own = links
         candidates = self._candidates(name, ends, of)

@@ -56,7 +56,7 @@ class LinkParams(GraphParams):
         TypeConverters.toBoolean,
     )
     taskSeed = make_param("taskSeed", "seed of the negatives", TypeConverters.toInt)
-    engine = make_param("engine", "auto or local; or blocks, for mini-batches", TypeConverters.toString)
+    engine = make_param("engine", "auto, local or blocks", TypeConverters.toString)
     partitions = make_param("partitions", "number of partitions of the graph on blocks", TypeConverters.toInt)
     workers = make_param("workers", "number of DL worker processes to start on blocks", TypeConverters.toInt)
 

@@ -316,17 +316,16 @@ def _check_checkpoints(config: TrainerConfig) -> None:
 
 
 def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:
-    in_batches = isinstance(config.regime, MiniBatch)
-    if config.engine not in ("local", "blocks") or (config.engine == "blocks" and not in_batches):
-        mend = "; for 'blocks', train with regime=lotan.MiniBatch(...)" if config.engine == "blocks" else ""
+    if config.engine not in ("local", "blocks"):
         raise ConfigurationError(
-            f"task LinkPrediction runs on engine 'local', and in mini-batches on 'blocks', but engine is {config.engine!r}: "
-            f"leave engine out for 'local', which collects a graph in Spark{mend}"
+            f"task LinkPrediction runs on the engines 'local' and 'blocks', but engine is {config.engine!r}: take 'blocks', or "
+            "leave engine out for 'local', which collects a graph in Spark"
         )
-    if config.engine == "blocks" and not isinstance(task.decoder, str):
+    if config.engine == "blocks" and isinstance(config.regime, MiniBatch) and not isinstance(task.decoder, str):
         raise ConfigurationError(
             f"the decoder {task.decoder_name} is a module of your own, which is code, and workers of engine 'blocks' are sent "
-            f"data alone: take one of {', '.join(DECODERS)}, or leave engine out for 'local'"
+            f"data alone: take one of {', '.join(DECODERS)}, train on the full batch with regime=lotan.FullBatch(), where this "
+            "process scores the links, or leave engine out for 'local'"
         )
     for name in ("loss", "class_weights", "threshold"):
         if getattr(config, name) is not None:

@@ -17,9 +17,9 @@ from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import DivergedError
 from lotan.links.examples import Links
-from lotan.links.local_pass import train_on_pairs
-from lotan.links.pairs import FULL_BATCH_LINKS, Negatives, Pairs, Scored, score
+from lotan.links.pairs import Negatives, Pairs, Scored, score
 from lotan.links.ranks import metrics_of
+from lotan.links.training_pass import train_on_pairs
 from lotan.settings.tasks import LinkPrediction
 from lotan.stages.metrics import metrics, statistics_of_links, statistics_of_pairs
 from lotan.training.learner import Learner
@@ -125,7 +125,8 @@ class LinkPasses(RankedPasses):
 
     def on_all(self, epoch: int) -> Outcome:
         """Run a training pass over the whole graph, in which all training links are scored."""
-        return self._step(self._local, self.plan, self._of_epoch(epoch), len(self._negatives.training), epoch)
+        pairs = self._negatives.of_epoch(epoch)
+        return self._step(self._local, self.plan, pairs, len(self._negatives.training), epoch)
 
     def on_batch(self, batches: LinkBatches, graph: LoadedGraph, epoch: int, number: int, model: int = 0) -> Outcome:
         """Run a training pass over a batch.
@@ -141,12 +142,6 @@ class LinkPasses(RankedPasses):
         pairs = batches.pairs_of(graph)
         found = self._step(batches.engine, batches.plans[model], [pairs], len(pairs.src), epoch, number)
         return replace(found, rows=graph.chunks.rows)
-
-    def _of_epoch(self, epoch: int) -> Iterator[Pairs]:
-        """Yield the training links with their negatives, which are drawn anew for each run of links."""
-        count = len(self._negatives.training)
-        for number, start in enumerate(range(0, count, FULL_BATCH_LINKS)):
-            yield self._negatives.pairs(np.arange(start, min(count, start + FULL_BATCH_LINKS)), epoch, number)
 
     def _step(
         self,
@@ -164,7 +159,7 @@ class LinkPasses(RankedPasses):
             found = score(self._decoder, placed, pairs, links, self._task.loss, self._scores)
             return found if engine is not self._local else replace(found, rows=engine.placed(found.rows))
 
-        return train_on_pairs(engine, plan, self._pass(epoch, number), scored)
+        return train_on_pairs(engine, lambda: run(engine, plan, plan.train, self._pass(epoch, number)), scored)
 
     def _ranked(self, links: Links) -> Mapping[str, float]:
         return metrics_of(self._decoder, self._rows(), links, self._links, self._task.seed, self._scores)

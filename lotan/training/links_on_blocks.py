@@ -16,8 +16,10 @@ from lotan.engines.blocks.rows_in_parts import RowsInParts
 from lotan.graph.arrays import Ids
 from lotan.links.examples import Known, Links
 from lotan.links.memory import ranked_rows
+from lotan.links.pairs import Negatives, Scored, score
 from lotan.links.ranks import area_beside, other_pairs
 from lotan.links.ranks_in_parts import Parts, RowsOf, gathered, known_in_parts, rank_in_parts
+from lotan.links.training_pass import train_on_pairs
 from lotan.links.wire import encode_scorer
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction
@@ -32,14 +34,16 @@ def open_on_blocks(engine: Engine, learner: Learner, config: TrainerConfig) -> I
 
     Args:
         engine: The engine, with the graph and the plan's stages loaded.
-        learner: The learner, whose job is a link task in mini-batches.
+        learner: The learner, whose job is a link task.
         config: The settings of the run.
     """
     job, task = learner.job, config.task
     assert isinstance(engine, BlocksEngine)  # the settings refuse others
     assert isinstance(task, LinkPrediction)
     assert job.linked is not None
-    assert job.batch is not None
+    if job.batch is None:
+        yield BlocksLinkPasses(engine, learner, task)
+        return
     scorer = encode_scorer(task, job.loss.outputs, job.linked.links.relations, job.scores)
     with closing(SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer)) as batches:
         yield BlocksLinkPasses(engine, learner, task, batches)
@@ -55,13 +59,16 @@ class BlocksLinkPasses(RankedPasses):
         engine: The engine, with the graph and the plan's stages loaded.
         learner: The learner, whose job is a link task.
         task: The task.
-        batches: The mini-batches of links.
+        batches: The mini-batches of links; None: a training pass goes over the whole graph, and its output rows come here.
     """
 
-    def __init__(self, engine: BlocksEngine, learner: Learner, task: LinkPrediction, batches: SparkLinkBatches) -> None:
+    def __init__(
+        self, engine: BlocksEngine, learner: Learner, task: LinkPrediction, batches: SparkLinkBatches | None = None
+    ) -> None:
         super().__init__(engine, learner, task, learner.job.plan)
         assert learner.job.linked is not None
         self._blocks, self.batches = engine, batches
+        self._negatives = Negatives(self._links, task) if batches is None else None
         self._ids: Ids = learner.job.linked.ids
         chunk = ranked_rows(learner.job.loss.outputs)
         self._division = Parts(self._links.vertices, max(1, -(-self._links.vertices // chunk)))
@@ -69,10 +76,23 @@ class BlocksLinkPasses(RankedPasses):
     def train(self) -> Generator[Sequence[Outcome], None, None]:
         """Run the training passes that are left of the next epoch, and yield the result of each."""
         state, batches = self.learners[0].state, self.batches
-        assert batches is not None
         epoch, first = state.epoch + 1, state.part.batches
+        if batches is None:
+            yield [self._on_all(epoch)]
+            return
         for outcome in batches.outcomes(epoch, lambda number: self._pass(epoch, number), first=first):
             yield [outcome]
+
+    def _on_all(self, epoch: int) -> Outcome:
+        """Run a training pass over the whole graph, whose output rows are scored in this process."""
+        negatives = self._negatives
+        assert negatives is not None  # without batches
+
+        def scored(rows: Tensor) -> Scored:
+            pairs, links = negatives.of_epoch(epoch), len(negatives.training)
+            return score(self._decoder, rows, pairs, links, self._task.loss, self._scores)
+
+        return train_on_pairs(self._blocks, lambda: self._run(self.plan.train, epoch)[0], scored)
 
     def _ranked(self, links: Links) -> Mapping[str, float]:
         engine, (learner,) = self._blocks, self.learners

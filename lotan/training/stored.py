@@ -16,8 +16,8 @@ from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import DivergedError, StorageError
 from lotan.graph import Graph
-from lotan.links.local_pass import train_on_pairs
 from lotan.links.pairs import score
+from lotan.links.training_pass import train_on_pairs
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
 from lotan.nn.learned_features import LearnedFeatures
@@ -156,7 +156,10 @@ class StoredLinkPasses(Passes):
             def scored(rows: Tensor, links: int = batch.links, pairs: Any = batch.pairs) -> Any:
                 return score(self._decoder, rows, [pairs], links, self._task.loss, self._scores)
 
-            yield [train_on_pairs(self._local, self.plan, self._pass(epoch, batch.number), scored)]
+            def pass_of(number: int = batch.number) -> Outcome:
+                return run(self._local, self.plan, self.plan.train, self._pass(epoch, number))
+
+            yield [train_on_pairs(self._local, pass_of, scored)]
         self._buffer.flush()
         give_back_freed()
 

@@ -15,7 +15,7 @@ from lotan.engines.local.batch_graph import follows_from_sample, load_batch, onl
 from lotan.engines.local.loaded_graph import FromGraph
 from lotan.errors import StageError
 from lotan.graph.arrays import GraphArrays
-from lotan.links.local_pass import train_on_pairs
+from lotan.links.training_pass import train_on_pairs
 from lotan.links.wire import PairScorer, of_model
 from lotan.stages import tensor_names
 from lotan.stages.programs import make_program
@@ -77,7 +77,11 @@ class BatchRun:
                 found = run(engine, plan, plan.train, a_pass)
             else:
                 scorer, targets = self._scorer, given.counts[0]
-                found = train_on_pairs(engine, plan, a_pass, lambda rows: scorer.score(rows, parameters, targets))
+                found = train_on_pairs(
+                    engine,
+                    lambda: run(engine, plan, plan.train, a_pass),
+                    lambda rows: scorer.score(rows, parameters, targets),
+                )
         assert found.statistics is not None  # a training pass always has them
         gradients = {f"{GRADIENT}{name}": _rows(one).contiguous().numpy() for name, one in found.gradients.items()}
         return {**gradients, STATISTICS: found.statistics}

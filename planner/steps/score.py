@@ -48,5 +48,5 @@ class ScoreStep(InputStep):
         return Work(edge_values=2 * self.rows(statistics) * self.output.width)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """Return 0, because no engine on Spark runs it."""
+        """Return 0, because nothing crosses edges."""
         return 0.0

@@ -325,7 +325,7 @@ def test_relations_are_integers_or_texts() -> None:
 
 
 SETTINGS = {
-    "engine": ({"engine": "blocks"}, "in mini-batches on 'blocks', .* regime=lotan.MiniBatch"),
+    "engine": ({"engine": "rows"}, "on the engines 'local' and 'blocks', but engine is 'rows'"),
     "loss": ({"loss": "mse"}, r"give lotan.LinkPrediction\(loss=...\)"),
     "excluded": ({"task": lotan.LinkPrediction(exclude_targets=True)}, "exclude_targets is True, but in full batch"),
     "class": ({"task": lotan.LinkPrediction}, r"call it: lotan.LinkPrediction\(\)"),

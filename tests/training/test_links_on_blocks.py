@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from lotan.batches import on_spark
 from lotan.errors import ConfigurationError
 from lotan.graph import frames
 from lotan.hosts.jar import JAR
-from lotan.links import memory
+from lotan.links import memory, pairs
 from lotan.results.run import Run
 from tests.links.graphs import WIDTH, columns
 from tests.training.test_mini_batches_on_blocks import FaultyTask, in_spark
@@ -57,6 +58,18 @@ class Embedded(Relational):
 
     def forward(self, x: Any, edge_index: Any, edge_type: Any) -> Any:
         return super().forward(self.dropout(self.rows.weight), edge_index, edge_type)
+
+
+class Product(torch.nn.Module):
+    """A decoder as a user writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.both = torch.nn.Linear(2 * ROWS, 1)
+
+    def forward(self, src: Any, relation: Any, dst: Any) -> Any:
+        return self.both(torch.cat([src * dst, src], dim=1)).view(-1)
 
 
 class Classes(torch.nn.Module):
@@ -102,7 +115,7 @@ def assert_equal_local(run: Run, local: Run, ranks: bool = True) -> None:
     assert run.metrics.keys() == local.metrics.keys() == {"val", "test"}
     for split, figures in local.metrics.items() if ranks else ():
         assert run.metrics[split] == pytest.approx(figures, rel=1e-6), split
-    for size in ("batches", "vertices", "edges"):  # the same samples
+    for size in ("batches", "vertices", "edges") if "mini_batches" in local.report else ():  # the same samples
         assert run.report["mini_batches"][size] == local.report["mini_batches"][size]
 
 
@@ -137,6 +150,52 @@ class TestOnSpark:
         asked = {name: pairs[name] for name in ("src", "relation")}
         ranked = [one.rank(asked, k=3, exclude_known=True) for one in (run, local)]
         assert ranked[0]["dst"].tolist() == ranked[1]["dst"].tolist()
+
+    @pytest.mark.parametrize(
+        ("kind", "task", "given", "names"),
+        [
+            (Embedded, {"decoder": "distmult", "filtered": True}, {"texts": True}, {}),
+            pytest.param(
+                partial(pyg.GraphSAGE, WIDTH, 8, 2, ROWS),
+                {"decoder": Product(), "loss": "bce"},
+                {"relations": 0, "once": True},
+                {"undirected": True},
+                marks=pytest.mark.nightly,
+            ),
+            pytest.param(
+                partial(lotan.nn.LearnedRows, ROWS),
+                {"decoder": "complex", "negatives": "all"},
+                {},
+                {},
+                marks=pytest.mark.nightly,
+            ),
+        ],
+        ids=["learned rows under RGCN", "a decoder of one's own", "no encoder"],
+    )
+    def test_a_full_batch_equals_local(
+        self,
+        spark: SparkSession,
+        monkeypatch: pytest.MonkeyPatch,
+        kind: Callable[[], Any],
+        task: dict[str, Any],
+        given: dict[str, Any],
+        names: dict[str, Any],
+    ) -> None:
+        """This process scores the links, in parts and with negatives of their own."""
+        both, of_task = tables(**given), {"negatives": 15, "seed": 4, **task}
+        monkeypatch.setattr(pairs, "FULL_BATCH_LINKS", 60)
+        runs = [
+            fit(
+                graph,
+                kind,
+                engine,
+                task=lotan.LinkPrediction(**deepcopy(of_task)),
+                regime=None,
+                optimizer=lotan.SGD(lr=0.1),
+            )
+            for engine, graph in (("blocks", in_spark(spark, both, **names)), ("local", lotan.Graph(*both, **names)))
+        ]
+        assert_equal_local(*runs)
 
     @pytest.mark.nightly
     def test_rows_without_an_encoder_equal_local(self, spark: SparkSession) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -36,9 +37,10 @@ from planner.physical import Plan
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
-from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep
+from planner.steps.learned_rows import LearnedRowsGradientStep, LearnedRowsStep, OfType
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
+from planner.steps.score import ScoreStep
 from planner.steps.step import Step
 from planner.steps.total import TotalGradientStep, TotalStep
 
@@ -312,13 +314,31 @@ class BlocksEngine(Engine):
     @named
     def learned_rows(self, step: LearnedRowsStep) -> Column:
         """Send the rows of a parameter from this process to their vertices."""
+        rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
+        attached = self._sent(rows, step.within, step.of_type)
+        self._keep(attached, [step.output.name])
+        return Column(attached, step.output.width)
+
+    def _sent(self, rows: np.ndarray, within: int | None, of_type: OfType | None = None) -> Any:
         if not self._now.sends_rows:
             free_java_objects()  # until then, the JVM of this process holds the rows that the pass before has sent
         self._now.sends_rows = True
-        rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
-        attached = self._by_place.column(rows, step.within, step.of_type)
-        self._keep(attached, [step.output.name])
-        return Column(attached, step.output.width)
+        return self._by_place.column(rows, within, of_type)
+
+    @named
+    def score(self, step: ScoreStep, rows: Column) -> Column:
+        """Compute the output rows, score their pairs in this process, and send the gradient back to the vertices."""
+        self._read(rows)
+        found: list[Tensor] = []
+
+        def compute() -> None:
+            self._facade.force([rows.rows])
+            found[:] = [torch.from_numpy(self._by_place.rows(rows.rows, step.output.width))]
+
+        self._force(compute)
+        gradient = self._sent(self.scored(found[0]).numpy(), step.within)
+        self._keep(gradient, [step.output.name])
+        return Column(gradient, step.output.width)
 
     def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Column) -> None:
         """Note a gradient that `finish` brings to this process. It stays an end of the lineage, which is computed before."""
@@ -429,13 +449,7 @@ class BlocksEngine(Engine):
                 of_rows[parameter] = torch.from_numpy(self._by_place.rows(gradient.rows, step.width, step.of_type))
 
         try:
-            force(
-                self.context,
-                compute,
-                str(self._run),
-                self.settings.attempts,
-                self.settings.stall_seconds,
-            )
+            self._force(compute)
             outcome = self._run.take()
         except BaseException:
             for handle in kept.values():
@@ -444,6 +458,9 @@ class BlocksEngine(Engine):
         self.abort()
         columns = {name: Column(one.rows, one.width) for name, one in kept.items()}
         return replace(outcome, gradients={**outcome.gradients, **of_rows}, columns=columns)
+
+    def _force(self, action: Callable[[], None]) -> None:
+        force(self.context, action, str(self._run), self.settings.attempts, self.settings.stall_seconds)
 
     def read(self, handle: Column) -> DataFrame:
         """Return a kept column as a DataFrame of id and values (array<float>)."""

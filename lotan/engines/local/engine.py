@@ -9,7 +9,7 @@ them, and never exist as a whole column. A stage that reads edges itself runs on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -97,7 +97,6 @@ class LocalEngine(Engine):
         self._pass: LocalPass | None = None
         self._moves = Moves(budget if on_disk else None)
         self._one_by_one = on_disk  # a lazy sum keeps its whole input in memory until its reader ends
-        self.scoring: Callable[[Tensor], Tensor] | None = None  # from the output rows to their gradient, for link tasks
 
     @property
     def _loaded(self) -> LoadedGraph:
@@ -273,9 +272,7 @@ class LocalEngine(Engine):
 
     def score(self, step: ScoreStep, rows: Handle) -> Tensor:
         """Return the gradient that `scoring` finds for the output rows. [rows, width] -> [rows, width]."""
-        if self.scoring is None:
-            raise EngineError("the local engine was given no pairs to score: set `scoring` before the pass")
-        return self.scoring(self._whole(rows))
+        return self.scored(self._whole(rows))
 
     def learned_rows(self, step: LearnedRowsStep) -> Tensor:
         """Return the rows of a parameter in the order of the graph in memory. [vertices, *shape]."""
