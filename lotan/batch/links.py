@@ -77,6 +77,8 @@ def divide_links(jobs: Sequence[LinkJob], numbers: Sequence[int], most: int | No
         numbers: The numbers of the models, in the same order.
         most: The largest number of models in a group; None: no limit but memory.
     """
+    if not jobs[0].job.traits.in_process:
+        return [[number] for number in numbers]  # a worker has the plan and the decoder of one model
     found: list[list[int]] = []
     for draws in dict.fromkeys(one.draws for one in jobs):
         group: list[int] = []

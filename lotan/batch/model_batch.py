@@ -69,7 +69,8 @@ class ModelBatch:
     Models of any kind may be in one batch; the Planner shares what it can. If memory is too small for all models
     together, they are trained in several batches, one after the other. So are models of different regimes.
 
-    If the task is `lotan.LinkPrediction`, models that draw the same links, negatives and edges train in step.
+    If the task is `lotan.LinkPrediction`, models that draw the same links, negatives and edges train in step. On `blocks`
+    they train one after the other, on a graph that is loaded once.
 
     Args:
         graph: The graph that all members are trained on.
@@ -363,11 +364,6 @@ class ModelBatch:
 
     def _prepared_links(self, number: int, task: LinkPrediction, config: TrainerConfig) -> Job:
         """Make the job of a member that learns links, which are read once for all members of the same fractions."""
-        if config.engine == "blocks":
-            raise ConfigurationError(
-                "engine is 'blocks', and models that learn links train together on engine 'local' so far: leave engine out, or "
-                "train each with a Trainer"
-            )
         if not isinstance(task.decoder, str):
             task = replace(task, decoder=deepcopy(task.decoder))  # each member trains a decoder of its own
         known = (self._link_job(other) for other in self._jobs)
@@ -404,6 +400,8 @@ class ModelBatch:
         """Return the passes of the members that train together, on an engine that is ready for their plan."""
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
         if links := self._link_jobs(together):
+            if not links[0].job.traits.in_process:
+                return self._passes_on_blocks(together, links[0], learners[0], needs)
             batches = self._mini_batches(together, lambda epochs: shared_batches(links, epochs))
 
             def ready(learner: Learner) -> tuple[LocalEngine, Plan]:
@@ -419,6 +417,18 @@ class ModelBatch:
         return BatchPasses(
             engine, batch, learners, self._mini_batches(together, partial(self._drawn, engine, together))
         )
+
+    def _passes_on_blocks(self, together: Sequence[int], one: LinkJob, learner: Learner, needs: Footprint) -> Passes:
+        """Return the passes of the one member that learns links on blocks at a time."""
+        from lotan.training.links_on_blocks import (  # the local engine needs no Spark
+            BlocksLinkMember,
+            batches_on_blocks,
+        )
+
+        plan = by_content(one.job.plan)
+        engine = self._engine.ready(plan, one.job.graph, needs)
+        batches = self._mini_batches(together, lambda _: batches_on_blocks(engine, one.job, one.config))
+        return BlocksLinkMember(engine, learner, one.task, batches, plan)
 
     def _drawn(self, engine: Engine, together: Sequence[int], epochs: int) -> TrainingBatches:
         first, config = self._jobs[together[0]], self._config_of(together[0], self._members[together[0]])

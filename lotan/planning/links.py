@@ -58,7 +58,7 @@ def prepare_links(
     task = config.task
     assert isinstance(task, LinkPrediction)  # the caller has asked
     if linked is None:
-        linked = _linked(opened.enter_context(placed(graph, config, None)), task, config)
+        linked = read_links(opened.enter_context(placed(graph, config, None)), task, config)
     _check_negatives(task, linked.links)
     if config.monitor == "auc" and linked.links.relation is not None:
         raise ConfigurationError("monitor is 'auc', which links with relations do not have; monitor 'mrr'")
@@ -101,7 +101,7 @@ def prepare_links(
     return with_scores(job, sizes if job.traits.in_process else _on_spark(sizes, linked.links), config)
 
 
-def _linked(graph: Graph, task: LinkPrediction, config: TrainerConfig) -> LinkGraph:
+def read_links(graph: Graph, task: LinkPrediction, config: TrainerConfig) -> LinkGraph:
     """Return the links of a graph. A graph in Spark stays there for an engine on Spark."""
     if graph.origin != "spark" or ENGINES[config.engine].in_process:
         return link_graph(graph, task)

@@ -27,6 +27,9 @@ from lotan.training.passes import Passes
 from planner.lower import OUTPUT
 from planner.physical import Plan
 
+Evaluate = Callable[[Sequence[Learner]], Sequence[Outcome]]
+"""A function that evaluates learners, and returns their results in order."""
+
 
 class RankedPasses(Passes):
     """The passes of one learner that learns to score links, whatever engine ranks those of validation and test.
@@ -84,6 +87,14 @@ class RankedPasses(Passes):
                 f"epoch {self.learners[0].state.epoch}: the model's rows hold numbers that are not finite. Training diverged: "
                 "lower the learning rate"
             )
+
+
+def evaluated_alone(evaluate: Evaluate, which: Sequence[Learner]) -> Sequence[Outcome]:
+    """Return the evaluation of one learner of several. The metrics of one that has diverged are NaN."""
+    try:
+        return evaluate(which)
+    except DivergedError:  # the learner says so when it remembers the metrics
+        return [Outcome(evaluation=statistics_of_pairs(math.nan, 1))]
 
 
 class LinkPasses(RankedPasses):
@@ -219,10 +230,7 @@ class LinkPassesOfModels(Passes):
         """Rank the links of validation, for one learner after the other. The metrics of one that has diverged are NaN."""
         found: list[Outcome] = []
         for learner in which:
-            try:
-                found += self._passes(learner).evaluate([learner])
-            except DivergedError:  # the learner says so when it remembers the metrics
-                found.append(Outcome(evaluation=statistics_of_pairs(math.nan, 1)))
+            found += evaluated_alone(self._passes(learner).evaluate, [learner])
         return found
 
     def end(self, which: Sequence[Learner]) -> None:

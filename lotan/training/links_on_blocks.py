@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lotan.batches.links_on_spark import SparkLinkBatches
+from lotan.batches.schedule import TrainingBatches
 from lotan.engines.base import Engine, Outcome
 from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.rows_in_parts import RowsInParts
@@ -21,11 +22,13 @@ from lotan.links.ranks import area_beside, other_pairs
 from lotan.links.ranks_in_parts import Parts, RowsOf, gathered, known_in_parts, rank_in_parts
 from lotan.links.training_pass import train_on_pairs
 from lotan.links.wire import encode_scorer
+from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction
 from lotan.training.learner import Learner
-from lotan.training.link_passes import RankedPasses
+from lotan.training.link_passes import RankedPasses, evaluated_alone
 from planner.lower import OUTPUT
+from planner.physical import Plan
 
 
 @contextmanager
@@ -38,15 +41,22 @@ def open_on_blocks(engine: Engine, learner: Learner, config: TrainerConfig) -> I
         config: The settings of the run.
     """
     job, task = learner.job, config.task
-    assert isinstance(engine, BlocksEngine)  # the settings refuse others
     assert isinstance(task, LinkPrediction)
-    assert job.linked is not None
     if job.batch is None:
         yield BlocksLinkPasses(engine, learner, task)
         return
-    scorer = encode_scorer(task, job.loss.outputs, job.linked.links.relations, job.scores)
-    with closing(SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer)) as batches:
+    with closing(batches_on_blocks(engine, job, config)) as batches:
         yield BlocksLinkPasses(engine, learner, task, batches)
+
+
+def batches_on_blocks(engine: Engine, job: Job, config: TrainerConfig) -> SparkLinkBatches:
+    """Return the mini-batches of a link task on the blocks engine. Whoever opens them closes them, before the engine."""
+    assert isinstance(engine, BlocksEngine)  # the settings refuse others
+    assert isinstance(config.task, LinkPrediction)
+    assert job.linked is not None
+    assert job.batch is not None  # else there are no batches
+    scorer = encode_scorer(config.task, job.loss.outputs, job.linked.links.relations, job.scores)
+    return SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer)
 
 
 class BlocksLinkPasses(RankedPasses):
@@ -60,12 +70,19 @@ class BlocksLinkPasses(RankedPasses):
         learner: The learner, whose job is a link task.
         task: The task.
         batches: The mini-batches of links; None: a training pass goes over the whole graph, and its output rows come here.
+        plan: The plan that the engine has loaded; None: that of the learner's job.
     """
 
     def __init__(
-        self, engine: BlocksEngine, learner: Learner, task: LinkPrediction, batches: SparkLinkBatches | None = None
+        self,
+        engine: Engine,
+        learner: Learner,
+        task: LinkPrediction,
+        batches: TrainingBatches | None = None,
+        plan: Plan | None = None,
     ) -> None:
-        super().__init__(engine, learner, task, learner.job.plan)
+        super().__init__(engine, learner, task, plan or learner.job.plan)
+        assert isinstance(engine, BlocksEngine)  # the settings refuse others
         assert learner.job.linked is not None
         self._blocks, self.batches = engine, batches
         self._negatives = Negatives(self._links, task) if batches is None else None
@@ -133,3 +150,11 @@ class BlocksLinkPasses(RankedPasses):
             some = records[np.isin(records[:, column] * links.relations + records[:, 2], asked)]
             both.append(known_in_parts(some, column, self._division, links.relations))
         return list(zip(*both, strict=True))
+
+
+class BlocksLinkMember(BlocksLinkPasses):
+    """Runs the passes of a member of a grid. If it diverges, it ends alone."""
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """Rank the links of validation. The metrics of a model that has diverged are NaN."""
+        return evaluated_alone(super().evaluate, which)

@@ -17,7 +17,7 @@ from lotan.engines.opening import check_engine, placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
-from lotan.links.examples import link_graph
+from lotan.planning.links import read_links
 from lotan.planning.models import GUESSED_OUTPUTS
 from lotan.planning.prepare import foreseen_of
 from lotan.settings.config import TrainerConfig
@@ -91,7 +91,8 @@ def _ready(
     Models of a link task have as many outputs as hidden channels, which None stands for.
     """
     if isinstance(common.task, LinkPrediction):
-        found = graph.with_links()
+        stays = common.engine == "blocks"
+        found = stack.enter_context(placed(graph, common, None)) if stays else graph.with_links()
         return found, _monitor_of_links(found, common, common.task), (found.statistics.width, None)
     task = label_task(common.task)
     found = stack.enter_context(placed(graph, common, needs())).for_task(task)
@@ -107,7 +108,7 @@ def _monitor_of_links(graph: Graph, common: TrainerConfig, task: LinkPrediction)
         GraphError: no link is of validation, or the links cannot be read.
         ConfigurationError: there is no metric of the name that the user gave.
     """
-    links = link_graph(graph, task).links.of("val")
+    links = read_links(graph, task, common).links.of("val")
     if not len(links):
         raise GraphError(
             "edges.split: no link is of split 'val', and models are compared by those; set it for some, or give fractions"

@@ -272,6 +272,35 @@ class TestOnSpark:
                 torch.testing.assert_close(weights, alone.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
 
     @pytest.mark.nightly
+    @pytest.mark.parametrize("regime", [lotan.FullBatch(), REGIME], ids=["full batch", "mini-batches"])
+    def test_models_of_a_grid_are_what_they_are_alone(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, regime: Any
+    ) -> None:
+        """One after the other, on a graph that is loaded once; one that diverges ends alone."""
+        monkeypatch.setattr(frames, "collect", refuse_collection)
+        graph = in_spark(spark, tables(texts=True))
+
+        def member(**task: Any) -> lotan.Member:
+            torch.manual_seed(0)
+            return lotan.Member(Embedded(), lotan.Adam(lr=0.01), epochs=2, task=lotan.LinkPrediction(**task))
+
+        tasks = [{"decoder": "distmult", "negatives": 15, "seed": 4}, {"decoder": "complex", "negatives": 9}]
+        members = [member(**task) for task in tasks]
+        wild = lotan.Member(Relational(), lotan.SGD(lr=1e38), epochs=2, task=TASK)
+        options = {"engine": "blocks", "workers": 2, "partitions": 3, "eval_every": 1, "progress": False}
+        with lotan.ModelBatch(graph, [*members, wild], regime=regime, **options) as batch:
+            batch.train()
+            assert [state.state for state in batch.states] == ["done", "done", "diverged"]
+            assert batch.batches == [[0], [1], [2]]
+            assert "model 1" in batch.explain()
+            runs = [batch.run_of(number) for number in range(2)]
+        for run, task in zip(runs, tasks, strict=True):
+            alone = fit(graph, Embedded, task=lotan.LinkPrediction(**task), regime=regime, eval_every=1)
+            assert alone.metrics == run.metrics
+            for name, weights in run.model.weights.items():
+                assert torch.equal(weights, alone.model.weights[name]), name
+
+    @pytest.mark.nightly
     @pytest.mark.chaos
     def test_a_worker_that_is_killed_changes_no_bit(
         self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
