@@ -153,8 +153,6 @@ class GNNLinkPredictor(GridEstimator[GNNLinkPredictionModel], LinkParams):
         )
 
     def _fit_batch(self, dataset: DataFrame, estimators: Sequence[Self]) -> list[GNNLinkPredictionModel]:
-        if estimators[0].value("engine") == "blocks":  # where models of links train one after the other
-            return [estimator._fit_rows(dataset) for estimator in estimators]
         first, graph = estimators[0], estimators[0]._graph(dataset)
         members = [estimator._member(graph) for estimator in estimators]
         options = {**first.options(), "max_models": first.value("maxModels")}
