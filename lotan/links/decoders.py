@@ -161,7 +161,31 @@ def _unit(rows: Tensor) -> Tensor:
     return functional.normalize(rows, p=1.0, dim=-1)
 
 
-class OwnDecoder(Decoder):
+class PairDecoder(Decoder):
+    """A decoder that knows one function of two rows and a relation, and calls it for each link and candidate."""
+
+    def destinations(self, src: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
+        """Return the scores of links to the same candidates. [links, candidates]."""
+        return self._each(src, relation, candidates, to=True)
+
+    def sources(self, dst: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
+        """Return the scores of links from the same candidates. [links, candidates]."""
+        return self._each(dst, relation, candidates, to=False)
+
+    def _each(self, given: Tensor, relation: Tensor | None, candidates: Tensor, to: bool) -> Tensor:
+        some = max(1, PAIR_NUMBERS // max(1, candidates.numel()))
+        found = []
+        for rows, numbers in zip(
+            given.split(some), [None] * len(given) if relation is None else relation.split(some), strict=False
+        ):
+            many = rows.repeat_interleave(len(candidates), 0), candidates.repeat(len(rows), 1)
+            src, dst = many if to else many[::-1]
+            each = None if numbers is None else numbers.repeat_interleave(len(candidates))
+            found.append(self(src, each, dst).view(len(rows), -1))
+        return torch.cat(found) if found else given.new_zeros(0, len(candidates))
+
+
+class OwnDecoder(PairDecoder):
     """A decoder of the user's own, which is called with a pair of rows for each link and candidate.
 
     Args:
@@ -187,26 +211,6 @@ class OwnDecoder(Decoder):
             )
         scores: Tensor = found.view(-1)
         return scores
-
-    def destinations(self, src: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
-        """Return the scores of links to the same candidates. [links, candidates]."""
-        return self._each(src, relation, candidates, to=True)
-
-    def sources(self, dst: Tensor, relation: Tensor | None, candidates: Tensor) -> Tensor:
-        """Return the scores of links from the same candidates. [links, candidates]."""
-        return self._each(dst, relation, candidates, to=False)
-
-    def _each(self, given: Tensor, relation: Tensor | None, candidates: Tensor, to: bool) -> Tensor:
-        some = max(1, PAIR_NUMBERS // max(1, candidates.numel()))
-        found = []
-        for rows, numbers in zip(
-            given.split(some), [None] * len(given) if relation is None else relation.split(some), strict=False
-        ):
-            many = rows.repeat_interleave(len(candidates), 0), candidates.repeat(len(rows), 1)
-            src, dst = many if to else many[::-1]
-            each = None if numbers is None else numbers.repeat_interleave(len(candidates))
-            found.append(self(src, each, dst).view(len(rows), -1))
-        return torch.cat(found) if found else given.new_zeros(0, len(candidates))
 
 
 _NAMED: dict[str, type[_OfRelations]] = {"distmult": DistMult, "complex": ComplEx, "transe": TransE}

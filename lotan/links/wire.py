@@ -10,10 +10,16 @@ import torch
 from torch import Tensor
 
 from lotan.errors import ModelError, StageError
+from lotan.links.decoder_calls import DecoderOfCalls
 from lotan.links.decoders import PREFIX, Decoder, make_decoder
 from lotan.links.pairs import Pairs, Scored, Side, score
 from lotan.settings.tasks import DECODERS, LINK_LOSSES, LinkPrediction
+from lotan.stages.codec import decode_spec, encode_spec
 from lotan.stages.fields import Reader, size_of
+from planner.spec import Spec
+
+OWN = "own"
+"""The name that stands for a decoder of the user's own."""
 
 PAIRS = "pairs/"
 """The first part of the names of a batch's pairs, among the parameters of its pass."""
@@ -66,16 +72,20 @@ def decode_pairs(given: Mapping[str, Tensor], rows: int, relations: int) -> Pair
     return Pairs(src, dst, relation, *sides)
 
 
-def encode_scorer(task: LinkPrediction, width: int, relations: int, scores: int) -> dict[str, Any]:
+def encode_scorer(
+    task: LinkPrediction, width: int, relations: int, scores: int, own: Spec | None = None
+) -> dict[str, Any]:
     """Return what a worker needs to score pairs, as data for msgpack: a `PairScorer`.
 
     Args:
-        task: The task, whose decoder has a name.
+        task: The task.
         width: The number of outputs of the model.
         relations: The number of relations; 1 if there are none.
         scores: The most scores that are computed at one time.
+        own: A decoder of the user's own, traced; None: the decoder has a name.
     """
-    return {"decoder": task.decoder, "width": width, "relations": relations, "loss": task.loss, "scores": scores}
+    decoder = {"decoder": task.decoder} if own is None else {"decoder": OWN, "own": encode_spec(own)}
+    return {**decoder, "width": width, "relations": relations, "loss": task.loss, "scores": scores}
 
 
 class PairScorer:
@@ -90,12 +100,15 @@ class PairScorer:
 
     def __init__(self, data: Any) -> None:
         read = Reader(data, "scorer")
-        decoder, self._loss = read.choice("decoder", DECODERS), read.choice("loss", LINK_LOSSES)
+        decoder, self._loss = read.choice("decoder", (*DECODERS, OWN)), read.choice("loss", LINK_LOSSES)
         width, self._relations, self._scores = (
             size_of(read.field(name), "scorer") for name in ("width", "relations", "scores")
         )
+        if decoder == OWN:
+            self._decoder: Decoder = DecoderOfCalls(decode_spec(read.field("own")))
+            return
         try:
-            self._decoder: Decoder = make_decoder(LinkPrediction(decoder=decoder), width, self._relations, seed=0)
+            self._decoder = make_decoder(LinkPrediction(decoder=decoder), width, self._relations, seed=0)
         except ModelError as error:
             raise StageError(f"scorer: {error}") from error
 

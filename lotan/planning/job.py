@@ -47,6 +47,7 @@ class Job:
     batch: Planned | None = None  # the plan of a mini-batch; None: an epoch is one pass of `planned` over the graph
     linked: LinkGraph | None = None  # the links of a link task, whose messages pass along `graph`
     decoder: Decoder | None = None  # the decoder of a link task
+    own_decoder: Spec | None = None  # a decoder of the user's own for workers, traced
     scored: ScoreSizes | None = None  # the sizes of the scores of a link task
     stored: Stored | None = None  # the partitions of a link task that trains from a disk
     stored_vertices: StoredVertices | None = None  # those of a vertex task

@@ -12,10 +12,11 @@ from lotan.engines.choice import ENGINES, idle_settings, limit_notes
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
-from lotan.links.decoders import Decoder, make_decoder
+from lotan.links.decoders import Decoder, OwnDecoder, make_decoder
 from lotan.links.examples import LinkGraph, Links, link_graph
 from lotan.links.memory import LINK_BYTES_ON_SPARK, ScoreSizes, ranked_rows
 from lotan.links.pairs import FULL_BATCH_LINKS
+from lotan.links.traced_decoder import decoder_spec
 from lotan.planning.batches import check_drawn_by_spark, plan_of_batch, sampling_of
 from lotan.planning.job import Job, with_scores
 from lotan.planning.learned import draw_rows, place_of_rows
@@ -96,6 +97,9 @@ def prepare_links(
     if sampling is not None:
         if not job.traits.in_process:
             check_drawn_by_spark(job, sampling, config)
+            if isinstance(decoder, OwnDecoder):
+                numbers = None if linked.links.relation is None else linked.links.relations
+                job = replace(job, own_decoder=decoder_spec(decoder, outputs, numbers))
         job = replace(job, batch=plan_of_batch(job, sampling, config))
     sizes = _sizes(task, linked.links, sampling, outputs)
     return with_scores(job, sizes if job.traits.in_process else _on_spark(sizes, linked.links), config)

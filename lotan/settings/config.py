@@ -24,7 +24,7 @@ from lotan.settings.regimes import FullBatch, MiniBatch, Regime, check_regime
 from lotan.settings.row_tables import Asynchrony, check_row_tables
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
 from lotan.settings.storage import check_storage
-from lotan.settings.tasks import DECODERS, LinkPrediction, as_link_task
+from lotan.settings.tasks import LinkPrediction, as_link_task
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -320,12 +320,6 @@ def _check_links(config: TrainerConfig, task: LinkPrediction) -> None:
         raise ConfigurationError(
             f"task LinkPrediction runs on the engines 'local' and 'blocks', but engine is {config.engine!r}: take 'blocks', or "
             "leave engine out for 'local', which collects a graph in Spark"
-        )
-    if config.engine == "blocks" and isinstance(config.regime, MiniBatch) and not isinstance(task.decoder, str):
-        raise ConfigurationError(
-            f"the decoder {task.decoder_name} is a module of your own, which is code, and workers of engine 'blocks' are sent "
-            f"data alone: take one of {', '.join(DECODERS)}, train on the full batch with regime=lotan.FullBatch(), where this "
-            "process scores the links, or leave engine out for 'local'"
         )
     for name in ("loss", "class_weights", "threshold"):
         if getattr(config, name) is not None:
