@@ -323,7 +323,13 @@ class BlocksEngine(Engine):
         if not self._now.sends_rows:
             free_java_objects()  # until then, the JVM of this process holds the rows that the pass before has sent
         self._now.sends_rows = True
-        return self._by_place.column(rows, within, of_type)
+        found: list[Any] = []
+
+        def send() -> None:
+            found[:] = [self._by_place.column(rows, within, of_type)]
+
+        self._force(send)  # the first one reads where vertices are
+        return found[0]
 
     @named
     def score(self, step: ScoreStep, rows: Column) -> Column:
