@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,9 @@ from lotan.stages.randomness import Randomness
 from lotan.stages.row_wise import DTYPES
 from planner.spec import GROUP_ROWS, Spec
 
-RELATION = "batch"
-"""The name under which a traced decoder reads the relations: they are groups of links."""
-
 
 class DecoderOfCalls(PairDecoder):
-    """A traced decoder. A link is a row of the traced model: the row of its source, and then that of its destination.
+    """A traced decoder. A link is a row of the traced model: the row of its source, that of its destination, and the relation.
 
     Args:
         spec: The traced decoder, of `lotan.links.traced_decoder`.
@@ -37,19 +34,15 @@ class DecoderOfCalls(PairDecoder):
             for one in spec.parameters
         }
         self._without_rows = frozenset({*self._own, *(call.output for call in spec.calls if call.type.rows == "none")})
-        self._inputs: dict[str, str] = {}
+        self._inputs: list[str] = []
         self._calls = []
         for call in spec.calls:
-            if call.op == "lotan.vertex_input":
-                self._inputs[call.output] = str(call.arguments[0])
+            if call.op == "lotan.vertex_input" and call.arguments == ("features",):
+                self._inputs.append(call.output)
             elif call.op.startswith("lotan.") and call.op != GROUP_ROWS:
                 raise StageError(f"decoder: {call.output} = {call.op} is not a call on the rows of one link")
             else:
                 self._calls.append((call.output, compile_call(call, {})))
-        if unknown := set(self._inputs.values()) - {"features", RELATION}:
-            raise StageError(
-                f"decoder: it reads {', '.join(sorted(unknown))}, expected the rows of links and their relations"
-            )
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -64,13 +57,11 @@ class DecoderOfCalls(PairDecoder):
         Raises:
             StageError: If the relations are missing, or a call fails.
         """
-        given: Mapping[str, Tensor | None] = {"features": torch.cat([src, dst], dim=1), RELATION: relation}
-        values: dict[str, Tensor] = dict(self._own)
-        for output, name in self._inputs.items():
-            value = given[name]
-            if value is None:
-                raise StageError("decoder: it reads relations, and the links of a batch came without them")
-            values[output] = value
+        if (relation is None) != (self._spec.groups is None):
+            raise StageError("decoder: it was traced with relations, and links come without, or the reverse")
+        numbers = [] if relation is None else [relation.to(src).unsqueeze(1)]
+        links = torch.cat([src, dst, *numbers], dim=1)
+        values: dict[str, Tensor] = {**self._own, **dict.fromkeys(self._inputs, links)}
         frame = Frame(values, _NO_CHUNK, Randomness(0, 0), len(src), without_rows=self._without_rows)
         try:
             for output, evaluate in self._calls:

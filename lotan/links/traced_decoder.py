@@ -11,7 +11,7 @@ from lotan.errors import ModelError, StageError
 from lotan.links.decoder_calls import DecoderOfCalls
 from lotan.links.decoders import OwnDecoder
 from lotan.tracing import trace
-from planner.spec import Spec
+from planner.spec import DISTRIBUTIONS, DROPOUT, Spec
 
 MEND = (
     "Train on the full batch with regime=lotan.FullBatch(), where this process scores the links, take a decoder by its name, or "
@@ -28,7 +28,7 @@ class _OnLinks(torch.nn.Module):
 
     def scores(self, x: Tensor, relation: Tensor | None) -> Tensor:
         """Return the score of each link. [links, 2 width] -> [links, 1]."""
-        found: Any = self.module(x[:, : self._width], relation, x[:, self._width :])
+        found: Any = self.module(x[:, : self._width], relation, x[:, self._width : 2 * self._width])
         return found if found.dim() == 2 else found.unsqueeze(1)  # type: ignore[no-any-return]  # of the user's module
 
 
@@ -58,7 +58,9 @@ def decoder_spec(decoder: OwnDecoder, width: int, relations: int | None) -> Spec
     module, name = decoder.module, type(decoder.module).__name__
     links = _WithoutRelations(module, width) if relations is None else _WithRelations(module, width)
     try:
-        spec = trace(links, 2 * width, training=True, groups=relations)
+        spec = trace(links, 2 * width + (relations is not None), training=True, groups=relations)
+        if drawn := next((call for call in spec.calls if call.op in (DROPOUT, *DISTRIBUTIONS)), None):
+            raise ModelError(f"it draws random numbers in {drawn.where or drawn.op}")
         DecoderOfCalls(spec)
     except (ModelError, StageError) as error:
         raise ModelError(

@@ -83,7 +83,7 @@ class Comparing(Bilinear):
         return super().forward(src, relation, dst).softmax(0)
 
 
-@pytest.mark.parametrize(("kind", "words"), [(Dropping, "lotan.dropout"), (Comparing, "rows of one link")])
+@pytest.mark.parametrize(("kind", "words"), [(Dropping, "it draws random numbers in"), (Comparing, "rows of one link")])
 def test_a_decoder_that_is_more_than_calls_on_a_link_is_refused(kind: type[Bilinear], words: str) -> None:
     with pytest.raises(ModelError, match=rf"the decoder {kind.__name__} cannot be written down .*{words}"):
         decoder_spec(OwnDecoder(kind()), WIDTH, 3)

@@ -34,7 +34,9 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         val wanted = loaded.blocks.collect().filter(_.count > 0).map { block =>
           block.partition -> Seq.tabulate(block.count)(block.ids.show)
         }
-        assert(found.map { case (part, ids) => part -> ids.map(id => if (text) s"'$id'" else s"$id") }.toSeq == wanted.toSeq)
+        assert(found.map { case (part, ids) =>
+          part -> ids.map(id => if (text) s"'$id'" else s"$id")
+        }.toSeq == wanted.toSeq)
       } finally loaded.close()
     }
 }
