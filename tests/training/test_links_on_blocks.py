@@ -190,7 +190,7 @@ class TestOnSpark:
                 kind,
                 engine,
                 task=lotan.LinkPrediction(**deepcopy(of_task)),
-                regime=None,
+                regime=lotan.FullBatch(),
                 optimizer=lotan.SGD(lr=0.1),
             )
             for engine, graph in (("blocks", in_spark(spark, both, **names)), ("local", lotan.Graph(*both, **names)))
