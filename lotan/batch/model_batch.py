@@ -406,7 +406,7 @@ class ModelBatch:
 
             def ready(learner: Learner) -> tuple[LocalEngine, Plan]:
                 plan = by_content(learner.job.plan)
-                engine = self._engine.ready(plan, learner.job.graph, needs)
+                engine = self._engine.ready(plan, learner.job.graph, needs, learner.job.linked)
                 assert isinstance(engine, LocalEngine)  # the settings refuse others
                 return engine, plan
 
@@ -426,7 +426,7 @@ class ModelBatch:
         )
 
         plan = by_content(one.job.plan)
-        engine = self._engine.ready(plan, one.job.graph, needs)
+        engine = self._engine.ready(plan, one.job.graph, needs, one.job.linked)
         batches = self._mini_batches(together, lambda _: batches_on_blocks(engine, one.job, one.config))
         return BlocksLinkMember(engine, learner, one.task, batches, plan)
 

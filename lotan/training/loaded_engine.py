@@ -9,6 +9,7 @@ from dataclasses import replace
 from lotan.engines.base import Engine
 from lotan.engines.opening import open_engine
 from lotan.graph import Graph
+from lotan.links.examples import LinkGraph
 from lotan.settings.config import TrainerConfig
 from lotan.training.passes import Passes
 from planner.footprint import Footprint
@@ -33,6 +34,9 @@ class LoadedEngine:
         self._config, self._opened = config, opened
         self._engine: Engine | None = None
         self._loaded: Plan | None = None  # the plan that the engine's loaded columns and edges suit
+        self._links: LinkGraph | None = (
+            None  # the links that messages pass along, if the loaded graph is that of a link task
+        )
         self._moved: Mapping[str, int] = {}  # the final count, taken before the engine was closed
         self.before: Mapping[str, int] = {}  # bytes that had moved since the graph was loaded, when the last plan came
 
@@ -41,19 +45,21 @@ class LoadedEngine:
         """True if the engine is usable or has not been opened yet."""
         return self._engine is None or self._engine.stands
 
-    def ready(self, plan: Plan, graph: Graph, needs: Footprint) -> Engine:
+    def ready(self, plan: Plan, graph: Graph, needs: Footprint, links: LinkGraph | None = None) -> Engine:
         """Return the engine with the plan's stages, and with all parts of the graph that they read.
 
         Args:
             plan: The plan to run next. Columns that it computes once are named by their content.
             graph: The graph, at the place from which the engine loads it.
             needs: The footprint of the largest plan that is known. It sizes Spark's heap, which cannot grow later.
+            links: The links of a link task. Other shares of validation and test leave other edges to the graph.
         """
         engine = self._engine
         if engine is None:
             engine = self._engine = self._opened.enter_context(closing(open_engine(needs, graph, self._config)))
         loaded, self._loaded = self._loaded, None
-        if loaded is None or not lies_as(loaded, plan) or not engine.has_room(plan, graph.statistics):
+        other, self._links = links is not self._links, links
+        if loaded is None or other or not lies_as(loaded, plan) or not engine.has_room(plan, graph.statistics):
             engine.load(graph, plan)
             loaded, self.before = plan, {}
         else:

@@ -12,7 +12,7 @@ import lotan
 from lotan.batches.sampler import Sampler
 from lotan.errors import ConfigurationError
 from lotan.nn import GraphSAGE
-from tests.links.graphs import WIDTH, graph
+from tests.links.graphs import WIDTH, columns, graph
 
 TASK = lotan.LinkPrediction(decoder="distmult", negatives=15, seed=4)
 MEMBERS = [(TASK, 8, 2), (replace(TASK, decoder="dot", loss="bce"), 6, 3), (replace(TASK, negatives=9), 8, 3)]
@@ -53,6 +53,21 @@ def test_each_model_has_the_bits_that_it_has_alone(regime: Any, monkeypatch) -> 
             assert torch.equal(weights, runs[number].model.weights[name]), name
     if isinstance(regime, lotan.MiniBatch):
         assert several < sum(alone)  # at most two batches were prepared ahead in vain
+
+
+def test_models_of_other_fractions_pass_messages_along_other_edges() -> None:
+    given = columns(1, relations=0)
+    del given["edge_split"]
+    whole = lotan.Graph.from_arrays(**given)
+    tasks = [lotan.LinkPrediction(negatives=9, fractions=(share, share)) for share in (0.1, 0.3)]
+    with lotan.ModelBatch(
+        whole, [lotan.Member(model(4), task=task, epochs=2) for task in tasks], progress=False
+    ) as batch:
+        batch.train()
+        runs = batch.runs()
+    for number, task in enumerate(tasks):
+        alone = lotan.Trainer(model(4), whole, task=task, epochs=2, progress=False).fit()
+        assert alone.metrics == runs[number].metrics
 
 
 def test_memory_divides_models_and_one_that_diverges_ends_alone() -> None:
