@@ -158,3 +158,8 @@ class BlocksLinkMember(BlocksLinkPasses):
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """Rank the links of validation. The metrics of a model that has diverged are NaN."""
         return evaluated_alone(super().evaluate, which)
+
+    def end(self, which: Sequence[Learner]) -> None:
+        """Add the metrics of the split "test", unless the model has diverged."""
+        if which:
+            super().end(which)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.nodes import GraphOperator, operator
 from planner.physical import Column, Plan, of_model
@@ -88,8 +89,8 @@ class LearnedRowsStep(ColumnStep):
         return Work(edge_values=self.rows(statistics) * self.output.width)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """Return 0, because nothing crosses edges."""
-        return 0.0
+        """Return the bytes of a row, which a shuffle brings from the driver to its vertex."""
+        return row_bytes(self.output)
 
 
 @dataclass(frozen=True)

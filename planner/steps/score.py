@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.estimate import row_bytes
 from planner.layout import Layout
 from planner.physical import Column, Plan
 from planner.statistics import Statistics
@@ -48,5 +49,5 @@ class ScoreStep(InputStep):
         return Work(edge_values=2 * self.rows(statistics) * self.output.width)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """Return 0, because nothing crosses edges."""
-        return 0.0
+        """Return the bytes of a row, which a shuffle brings from the driver to its vertex."""
+        return row_bytes(self.output)
