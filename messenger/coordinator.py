@@ -16,7 +16,7 @@ from messenger.frames import Message, decode, encode
 from messenger.jobs import PipeJob
 from messenger.joining import COORDINATOR_ROLE
 from messenger.ledger import Commit, Ledger, Totals
-from messenger.pump import Failed, Incoming, Pump
+from messenger.pump import Failed, Forgotten, Incoming, Pump
 from messenger.settings import Settings
 from messenger.sockets import connect as connect_socket
 from messenger.transport import ROUTER, Connect
@@ -219,7 +219,9 @@ class CoordinatorLink:
             if isinstance(event, Failed):
                 self._fail(event.error)
                 return
-            if isinstance(event, Incoming):
+            if isinstance(event, Forgotten):
+                self._pump.rejoin()
+            elif isinstance(event, Incoming):
                 try:
                     self._take(event.sender, decode(event.frames, self._settings.limits))
                 except FrameError as error:

@@ -46,10 +46,9 @@ def host_of(role: str) -> str:
     return "row table" if role == USER_ROLE else "Router"
 
 
-def say_hello(link: Link, role: str, name: str, settings: Settings) -> None:
-    """Introduce this peer to the Router, which answers with WELCOME or ERROR."""
-    header = {"role": role, "name": name, "pid": os.getpid(), "host": socket.gethostname()[:255]}
-    link.send(ROUTER, encode(Message(Kind.HELLO, header), settings.limits))
+def hello(role: str, name: str) -> Message:
+    """Return the message that introduces this peer to the Router, which answers with WELCOME or ERROR."""
+    return Message(Kind.HELLO, {"role": role, "name": name, "pid": os.getpid(), "host": socket.gethostname()[:255]})
 
 
 def read_welcome(message: Message) -> Welcome:
@@ -71,7 +70,7 @@ def join(link: Link, role: str, name: str, address: str, settings: Settings) -> 
         RefusedError: the Router refuses this peer, for the reason that the error names.
         DeadlineError: the Router did not answer within `connect_seconds`.
     """
-    say_hello(link, role, name, settings)
+    link.send(ROUTER, encode(hello(role, name), settings.limits))
     deadline = time.monotonic() + settings.connect_seconds
     while (left := deadline - time.monotonic()) > 0:
         if reason := link.refusal():

@@ -12,7 +12,7 @@ from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError, RouterLostError
 from messenger.fields import Kind
 from messenger.frames import Frame, Message, decode, encode, peek
-from messenger.joining import host_of, join, new_identity, refused, say_hello
+from messenger.joining import hello, host_of, join, new_identity, refused
 from messenger.settings import Settings
 from messenger.spaces import Space
 from messenger.transport import ROUTER, Connect
@@ -27,8 +27,12 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Rejoined:
-    """The Router had forgotten this peer. All work that was open through the Router is void."""
+class Forgotten:
+    """The Router has forgotten this peer. All work that was open through the Router is void.
+
+    The thread that computes calls `Pump.rejoin` once it has no such work any more. Until then the Router gives it none, so
+    that a worker that is lost in a long chunk gets no partition that another worker could take.
+    """
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Failed:
     error: Exception
 
 
-Event = Incoming | Rejoined | Failed
+Event = Incoming | Forgotten | Failed
 
 
 class Pump:
@@ -98,6 +102,15 @@ class Pump:
         self._outbox.append((to, encode(message, self._settings.limits, space)))
         self._link.wake()
 
+    @property
+    def is_forgotten(self) -> bool:
+        """True while the Router does not know this peer, which was let in before."""
+        return self._rejoining
+
+    def rejoin(self) -> None:
+        """Introduce this peer to the Router again, in answer to the event `Forgotten`."""
+        self.send(ROUTER, hello(self.role, self.name))
+
     def next(self, seconds: float) -> Event | None:
         """Return the next event, or None after that time."""
         try:
@@ -154,7 +167,7 @@ class Pump:
             return
         kind = peek(frames[0], self._settings.limits).kind
         if kind is Kind.REJOIN:
-            self._rejoin()
+            self._forgotten()
         elif kind is Kind.WELCOME:
             self._rejoining = False
         elif kind is Kind.ERROR and self._is_final(message := decode(frames, self._settings.limits)):
@@ -165,12 +178,10 @@ class Pump:
     def _is_final(self, error: Message) -> bool:
         return self._rejoining or error.header["code"] == "refused"
 
-    def _rejoin(self) -> None:
-        if self._rejoining:
-            return
-        self._rejoining = True
-        self._events.put(Rejoined())
-        say_hello(self._link, self.role, self.name, self._settings)
+    def _forgotten(self) -> None:
+        if not self._rejoining:
+            self._rejoining = True
+            self._events.put(Forgotten())
 
 
 def router_lost(

@@ -15,7 +15,7 @@ from messenger.errors import FrameError, MessengerError, RouterLostError, error_
 from messenger.fields import Kind
 from messenger.frames import Message, decode
 from messenger.joining import USER_ROLE
-from messenger.pump import Failed, Incoming, Pump, Rejoined
+from messenger.pump import Failed, Forgotten, Incoming, Pump
 from messenger.settings import Settings
 from messenger.sockets import connect as connect_socket
 from messenger.transport import ROUTER, Connect
@@ -101,7 +101,8 @@ class TableLink:
             match self._pump.next(TICK_SECONDS):
                 case Failed(error):
                     return self._fail(error if isinstance(error, MessengerError) else RouterLostError(str(error)))
-                case Rejoined():
+                case Forgotten():
+                    self._pump.rejoin()
                     with self._lock:
                         again = [message for message, _ in self._open.values()]
                     for message in again:

@@ -20,7 +20,7 @@ from messenger.frames import Message, decode, peek
 from messenger.jobs import Handler, is_summed
 from messenger.joining import WORKER_ROLE
 from messenger.kept import KeptTensors
-from messenger.pump import Failed, Incoming, Pump, Rejoined
+from messenger.pump import Failed, Forgotten, Incoming, Pump
 from messenger.room import Room
 from messenger.settings import Settings
 from messenger.shared_memory import MappedRegions
@@ -78,9 +78,10 @@ class WorkerLoop:
                 event = self._pump.next(TICK_SECONDS)
                 if isinstance(event, Failed):
                     raise event.error
-                if isinstance(event, Rejoined):
+                if isinstance(event, Forgotten):
                     self._tickets.clear()
                     self._supplies.ask_again()
+                    self._pump.rejoin()
                 elif isinstance(event, Incoming):
                     self._take(event)
                 for failure in self._supplies.overdue():
@@ -221,7 +222,7 @@ class WorkerLoop:
 
     def _advance(self, ticket: Ticket) -> None:
         """Run the chunks at the head of a ticket's queue, as long as they are complete."""
-        while ticket.waiting and not ticket.over:
+        while ticket.waiting and not ticket.over and not self._pump.is_forgotten:
             head = ticket.waiting[0]
             if isinstance(head, WaitingEnd):
                 self._send_sums(ticket, head)

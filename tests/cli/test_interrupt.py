@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.conftest import needs_jar
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -118,10 +119,7 @@ def test_temporary_folders_are_removed_also_where_there_is_no_time_for_it():
         assert [folder.is_dir() for folder in folders] == [True, True]
         command.send_signal(signal.SIGINT)
         assert command.wait(timeout=10) == 130
-    deadline = time.monotonic() + 10.0
-    while any(folder.exists() for folder in folders):
-        assert time.monotonic() < deadline, folders
-        time.sleep(0.05)
+    wait_for(lambda: not any(folder.exists() for folder in folders), seconds=10)
 
 
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])

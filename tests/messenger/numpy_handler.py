@@ -60,6 +60,13 @@ class NumpyHandler:
         wait_until((folder / "release").exists)
 
 
+def who_holds(folder: Path) -> str:
+    """The name of the worker that holds, once one does."""
+    wait_until(lambda: list(folder.glob("held-*")))
+    [path] = folder.glob("held-*")
+    return path.name.removeprefix("held-")
+
+
 def chunks(partition: int, count: int, static: bool = False, seed: int = 0, rows: int = ROWS) -> list[OutgoingChunk]:
     """A partition's chunks: any attempt gets the same."""
     rng = np.random.default_rng([seed, partition])

@@ -20,7 +20,7 @@ from messenger.keys import CurveKeys, create_keys, keyed_endpoint
 from messenger.router_process import main as router_main
 from messenger.router_process import serve
 from tests.messenger.network import QUICK, Background, job
-from tests.messenger.numpy_handler import DEADLINE, chunks, rows_checksum, truth, wait_until, weight
+from tests.messenger.numpy_handler import DEADLINE, chunks, rows_checksum, truth, wait_until, weight, who_holds
 
 pytestmark = pytest.mark.chaos
 
@@ -135,19 +135,12 @@ def maps(process: subprocess.Popen[str]) -> str:
     return Path(f"/proc/{process.pid}/maps").read_text()
 
 
-def held(folder: Path) -> str:
-    """The name of the worker that holds, once it does."""
-    wait_until(lambda: list(folder.glob("held-*")))
-    [path] = folder.glob("held-*")
-    return path.name.removeprefix("held-")
-
-
 def test_a_worker_killed_in_the_middle_of_a_group(cluster: Cluster, tmp_path: Path):
     """Nobody tells the Router: the end of the connection does."""
     cluster.workers("w0", "w1")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     rows = Background(lambda: list(cluster.dealer().pipe(job(0), chunks(0, COUNT))))
-    cluster.kill(held(tmp_path))
+    cluster.kill(who_holds(tmp_path))
     assert rows_checksum(rows.result()) == expected_rows(0)
     assert sums(cluster, 0) == expected(0)
 
@@ -156,7 +149,7 @@ def test_the_only_worker_killed_and_another_started(cluster: Cluster, tmp_path: 
     cluster.workers("w0")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     rows = Background(lambda: list(cluster.dealer().pipe(job(0), chunks(0, COUNT))))
-    cluster.kill(held(tmp_path))
+    cluster.kill(who_holds(tmp_path))
     cluster.link.lost("w0", "killed by signal 9")
     cluster.workers("w1")
     assert rows_checksum(rows.result()) == expected_rows(0)
@@ -167,7 +160,7 @@ def test_a_dealer_killed_and_its_task_repeated(cluster: Cluster, tmp_path: Path)
     cluster.workers("w0", "w1")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     cluster.task("attempt 0", 0)
-    worker = cluster.processes[held(tmp_path)]
+    worker = cluster.processes[who_holds(tmp_path)]
     assert "/dev/shm" in maps(worker)
     cluster.kill("attempt 0")
     cluster.task("attempt 1", 0)
@@ -192,7 +185,7 @@ def test_a_task_of_an_epoch_that_is_over(cluster: Cluster, tmp_path: Path):
     cluster.workers("w0")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     cluster.task("zombie", 0)
-    held(tmp_path)
+    who_holds(tmp_path)
     cluster.link.begin("run", 1, {"w": weight(1)})
     (tmp_path / "release").touch()
     list(cluster.dealer().pipe(job(0, 1), chunks(0, COUNT)))
@@ -204,7 +197,7 @@ def test_a_worker_stopped_for_a_while_is_waited_for(cluster: Cluster, tmp_path: 
     cluster.workers("w0")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     rows = Background(lambda: list(cluster.dealer().pipe(job(0), chunks(0, COUNT))))
-    held(tmp_path)
+    who_holds(tmp_path)
     process = cluster.processes["w0"]
     process.send_signal(signal.SIGSTOP)
     wait_until(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "T")
@@ -219,7 +212,7 @@ def test_a_worker_stopped_for_long_is_replaced_and_comes_back(cluster: Cluster, 
     cluster.workers("w0", "w1")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     rows = Background(lambda: list(cluster.dealer().pipe(job(0), chunks(0, COUNT))))
-    stopped = held(tmp_path)
+    stopped = who_holds(tmp_path)
     cluster.processes[stopped].send_signal(signal.SIGSTOP)
     assert rows_checksum(rows.result()) == expected_rows(0)
     (tmp_path / "release").touch()
@@ -234,7 +227,7 @@ def test_the_router_killed(cluster: Cluster, tmp_path: Path):
     cluster.workers("w0")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     cluster.task("task", 0)
-    held(tmp_path)
+    who_holds(tmp_path)
     cluster.kill("router")
     (tmp_path / "release").touch()
     for name in ("task", "w0"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +16,8 @@ from messenger.fields import Kind
 from messenger.frames import Frame, Message, encode, peek
 from messenger.settings import Limits, Settings
 from messenger.transport import Connect, Link, Received
-from tests.messenger.network import QUICK, Network, job, started
-from tests.messenger.numpy_handler import chunks, rows_checksum, truth
+from tests.messenger.network import QUICK, Background, Network, job, started
+from tests.messenger.numpy_handler import DEADLINE, chunks, rows_checksum, truth, wait_until, who_holds
 
 pytestmark = pytest.mark.thorough
 
@@ -51,6 +53,25 @@ class FaultyLink:
 
     def close(self, linger_seconds: float) -> None:
         self._link.close(linger_seconds)
+
+
+class LateLink(FaultyLink):
+    """A Dealer's link which receives nothing from `stop_hearing` until `hears` is set."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(link, Kind.CHUNK, 0, lambda message: [message])
+        self.hears, self._waits = threading.Event(), threading.Event()
+        self.hears.set()
+
+    def stop_hearing(self) -> None:
+        self.hears.clear()
+        assert self._waits.wait(DEADLINE)
+
+    def receive(self, seconds: float) -> Received | None:
+        if not self.hears.is_set():
+            self._waits.set()
+            assert self.hears.wait(DEADLINE)
+        return super().receive(seconds)
 
 
 def faulty(network: Network, kind: Kind, at: int, fault: Fault) -> Connect:
@@ -118,6 +139,27 @@ def test_a_lost_end_of_all_ends_at_the_deadline(network: Network):
     network.begin(0)
     with pytest.raises(DeadlineError, match="did not return the sums of a group"):
         pipe(network, faulty(network, Kind.END, 3, lambda message: []))
+
+
+def test_a_worker_that_was_lost_gets_no_work_before_it_can_do_it(network: Network, tmp_path: Path):
+    """The Dealer learns of the loss only after several more heartbeats of the worker, which is still busy."""
+    links: list[LateLink] = []
+
+    def connect(endpoint: Endpoint, identity: bytes, settings: Settings) -> Link:
+        links.append(LateLink(network.connect(endpoint, identity, settings)))
+        return links[-1]
+
+    network.begin(0, hold=str(tmp_path), chunk=5)
+    rows = Background(lambda: pipe(network, connect))
+    busy = who_holds(tmp_path)
+    links[0].stop_hearing()
+    network.link.lost(busy, "the test says so")
+    beats = network.router._beats
+    wait_until(lambda: network.router._beats > beats + 5)
+    links[0].hears.set()
+    assert rows.result() == pipe(network, None)
+    (tmp_path / "release").touch()
+    assert network.link.wait_for_workers(2) == ["w0", "w1"]
 
 
 def test_another_programs_bytes_do_not_disturb_the_router(network: Network):

@@ -27,7 +27,7 @@ from messenger.errors import (
 )
 from messenger.jobs import OutgoingChunk, ReturnedChunk
 from tests.messenger.network import QUICK, TRANSPORTS, Background, Network, job, started
-from tests.messenger.numpy_handler import DEADLINE, chunks, truth, wait_until, weight
+from tests.messenger.numpy_handler import DEADLINE, chunks, truth, wait_until, weight, who_holds
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -221,9 +221,7 @@ class TestPipe:
         network.begin(0, hold=str(tmp_path), chunk=9)
         sent = chunks(0, 20)
         rows = Background(lambda: list(network.dealer().pipe(job(0), sent)))
-        wait_until(lambda: list(tmp_path.glob("held-*")))
-        [held] = tmp_path.glob("held-*")
-        network.link.lost(held.name.removeprefix("held-"), "the test says so")
+        network.link.lost(who_holds(tmp_path), "the test says so")
         check_rows(rows.result(), sent)
         np.testing.assert_array_equal(network.totals(1).tensors["gradient/w"], truth([sent], 4))
         (tmp_path / "release").touch()
@@ -411,7 +409,7 @@ class TestDeadlines:
             network.begin(0, hold=str(tmp_path), chunk=2)
             dealer, failures = network.dealer(), network.failures
             rows = Background(lambda dealer=dealer: list(dealer.pipe(job(0), chunks(0, 5))))
-            wait_until(lambda: list(tmp_path.glob("held-*")))
+            who_holds(tmp_path)
             network.abandon_router()
             with pytest.raises(RouterLostError, match="silent for"):
                 rows.result()
