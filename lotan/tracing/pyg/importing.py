@@ -98,19 +98,21 @@ class Importer:
         """
         tensors = EdgeTensors(graph, self.weighted, refuse, self._groups, self.order)
         with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
-            yield self._given(tensors, features, graph, model.training)
+            yield self._given(tensors, features, graph, model)
 
     def _seen(self, label: Tensor) -> dict[str, Tensor]:
         """Return the classes and the mask that forward takes, given the class of each vertex, or -1. [num_vertices]."""
         return dict(zip(self._wanted.labels, (label.clamp(min=0).to(torch.int64), label >= 0), strict=False))
 
-    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, training: bool) -> dict[str, Any]:
-        """Return the arguments of a trace."""
+    def _given(
+        self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, model: torch.nn.Module
+    ) -> dict[str, Any]:
+        """Return the arguments of a trace. Its mode is read only where they depend on it: see `watched_flags`."""
         seen: dict[str, Tensor] = {}
         if self._label_rate is not None:
             label = graph.column(SEEN)
             seen = self._seen(label)
-            if training:
+            if model.training:
                 mask = self._wanted.labels[1]
                 shown = torch.ops.lotan.shown(label, self._label_rate)
                 seen[mask] = (shown * (label >= 0)) > 0

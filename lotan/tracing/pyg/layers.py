@@ -18,7 +18,7 @@ from lotan.tracing.pyg.edge_tensors import EdgeTensors, beside
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
 from lotan.tracing.pyg.meanings import Index, with_rows_first
 from lotan.tracing.pyg.neighbours import NEIGHBOURS
-from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
+from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv, rgcn_conv
 from planner.spec import INTERPOLATIONS
 
 
@@ -209,6 +209,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.cluster_gcn_conv", "ClusterGCNConv", "", cluster_gcn_conv),
     Leaf("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", "", super_gat_conv),
     Leaf("torch_geometric.nn.conv.dna_conv", "Linear", "", grouped_linear),
+    Leaf("torch_geometric.nn.conv.rgcn_conv", "RGCNConv", "", rgcn_conv),
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
     Leaf("torch_geometric.nn.aggr.quantile", "QuantileAggregation", "", quantile_aggregation),

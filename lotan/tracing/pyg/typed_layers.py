@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotan.tracing.pyg.edge_tensors import LEAST_SCORE, EdgeTensors
+from lotan.tracing.repeating import repeated
 
 LEAST_SHARE = 1e-30
 """The smallest share whose logarithm is taken."""
@@ -27,6 +28,31 @@ def hetero_linear(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, ty
         term = term if layer.bias is None else term + layer.bias[number]
         terms.append(term * (type_vec == number).to(term.dtype).unsqueeze(-1))
     return torch.stack(terms, dim=-1).sum(dim=-1)
+
+
+def rgcn_conv(
+    tensors: EdgeTensors, original: Any, layer: Any, x: Any, edge_index: Tensor, edge_type: Any = None
+) -> Tensor:
+    """Compute RGCNConv as its own forward does, with relations as rounds of a loop that are recorded as copies."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or edge_type is None:
+        return original(layer, x, edge_index, edge_type)  # type: ignore[no-any-return]
+    start = torch.zeros(x.size(0), layer.out_channels)
+    weight = layer.weight  # [relations, in_channels, out_channels], or of blocks [relations, blocks, in, out]
+    if layer.num_bases is not None:
+        shape = layer.num_relations, layer.in_channels_l, layer.out_channels
+        weight = (layer.comp @ weight.view(layer.num_bases, -1)).view(shape)
+
+    def of_relation(out: Tensor, number: int) -> Tensor:
+        index = edge_index[:, edge_type == number]
+        h = layer.propagate(index, x=x, edge_type_ptr=None, size=(x.size(0), x.size(0)))
+        if layer.num_blocks is None:
+            return out + h @ weight[number]
+        h = torch.einsum("abc,bcd->abd", h.view(-1, weight.size(1), weight.size(2)), weight[number])
+        return out + h.contiguous().view(-1, layer.out_channels)
+
+    out = repeated(of_relation, start, layer.num_relations)
+    out = out if layer.root is None else out + x @ layer.root
+    return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
 
 
 def han_group(
