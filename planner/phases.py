@@ -136,7 +136,8 @@ def complete(draft: Draft) -> Draft:
     """Begin phase "physical": add the steps that make hoisted columns to the plan."""
     plan, held = draft.plan, draft.held
     hoisted = tuple(Column(c.name, c.output.shape, c.output.dtype, static=True) for c in held.values())
-    own = {column.name: column for column in plan.static_columns if column not in hoisted}
+    made = set(hoisted)
+    own = {column.name: column for column in plan.static_columns if column not in made}
     own |= {column.name: column for node in held for column in static_columns(node)}
     plan = replace(
         plan,

@@ -134,6 +134,15 @@ class Stage:
         return tuple(part.stage for part in self.parts) or (self,)
 
     @cached_property
+    def readers(self) -> Mapping[str, tuple[Call, ...]]:
+        """The calls that read each value or parameter, by its name. Names that no call reads are left out."""
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            for name in dict.fromkeys(call.reads):
+                found.setdefault(name, []).append(call)
+        return {name: tuple(calls) for name, calls in found.items()}
+
+    @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of all values and parameters, by name."""
         made = {call.output: call.type.shape for call in self.calls}

@@ -167,7 +167,7 @@ def _operations(stage: Stage, call: Call) -> float:
         return SORTED_ON_EDGES
     if call.op != "lotan.scatter":
         return 1
-    readers = {reader.op for reader in stage.calls if call.output in reader.reads}
+    readers = {reader.op for reader in stage.readers.get(call.output, ())}
     return SCATTERED if readers == {"lotan.aggregate"} else 1
 
 

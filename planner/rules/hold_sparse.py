@@ -76,9 +76,9 @@ def _could_be(i: StageInput, stage: Stage) -> bool:
 
 def _is_multiplied(i: StageInput, stage: Stage) -> bool:
     """Return True if only linear maps read an input, and the stage neither reads edges nor hands the input on."""
-    if i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
+    if i.role != "vertex" or stage.edge_sets or any(i.value == o.value for o in stage.outputs):
         return False
-    readers = [call for call in stage.calls if i.value in call.reads]
+    readers = stage.readers.get(i.value, ())
     return bool(readers) and all(
         call.op == LINEAR and call.arguments[0] == Ref(i.value) and len(call.reads) == len(set(call.reads))
         for call in readers
