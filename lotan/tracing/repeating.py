@@ -30,8 +30,7 @@ def repeated(one: Round, start: Tensor, rounds: int) -> Tensor:
     mode = proxy_tensor.get_proxy_mode()
     value, recorded, results = start, [], [_node_of(mode, start)]
     for number in range(rounds):
-        if number == 2 and (pattern := _Pattern.of(results, recorded)) is not None:
-            assert mode is not None  # else nothing was recorded
+        if mode is not None and number == 2 and (pattern := _Pattern.of(results, recorded)) is not None:
             last = pattern.copied(mode.tracer.graph, rounds)
             # the tensor of round 1, which nothing reads any more, stands for that of the last round
             held = mode.tracer.tensor_tracker[value]

@@ -36,7 +36,12 @@ class OwnMode(Plain):
         return self.linear(x) * (2 if self.noisy else 1)
 
 
-@pytest.mark.parametrize(("model", "times"), [(Plain, 1), (Dropping, 2), (OwnMode, 2)])
+class OfPyG(Plain):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+@pytest.mark.parametrize(("model", "times"), [(Plain, 1), (OfPyG, 1), (Dropping, 2), (OwnMode, 2)])
 def test_a_model_is_traced_once_unless_it_reads_its_mode(model, times, monkeypatch):
     recorded = []
     record = lotan.tracing.record

@@ -123,7 +123,7 @@ class ImporterByType(Importer):
                 return name
         return None
 
-    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, training: bool) -> dict[str, Any]:
+    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, model: torch.nn.Module) -> dict[str, Any]:
         sets = [edge_set("graph", number) for number in range(len(self._types.relations))]
         self._counts = {name: rows.shape[0] for name, rows in features.items()}
         for name, (source, _, destination) in zip(sets, self._types.relations, strict=True):

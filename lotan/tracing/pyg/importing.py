@@ -104,9 +104,7 @@ class Importer:
         """Return the classes and the mask that forward takes, given the class of each vertex, or -1. [num_vertices]."""
         return dict(zip(self._wanted.labels, (label.clamp(min=0).to(torch.int64), label >= 0), strict=False))
 
-    def _given(
-        self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, model: torch.nn.Module
-    ) -> dict[str, Any]:
+    def _given(self, tensors: EdgeTensors, features: Any, graph: EdgeIndex, model: torch.nn.Module) -> dict[str, Any]:
         """Return the arguments of a trace. Its mode is read only where they depend on it: see `watched_flags`."""
         seen: dict[str, Tensor] = {}
         if self._label_rate is not None:
