@@ -28,7 +28,8 @@ def repeated(one: Round, start: Tensor, rounds: int) -> Tensor:
         rounds: the number of rounds.
     """
     mode = proxy_tensor.get_proxy_mode()
-    value, recorded, results = start, [], [_node_of(mode, start)]
+    recorded: list[list[Node]] = []
+    value, results = start, [_node_of(mode, start)]
     for number in range(rounds):
         if mode is not None and number == 2 and (pattern := _Pattern.of(results, recorded)) is not None:
             last = pattern.copied(mode.tracer.graph, rounds)
@@ -51,7 +52,7 @@ def _node_of(mode: Any, value: Tensor) -> Node | None:
 
 
 class _Pattern:
-    """What a round of a loop records, in which some arguments are the number of the round.
+    """A description of the nodes that a round records, in which some arguments are the number of the round.
 
     Args:
         nodes: the nodes of round 1.

@@ -6,7 +6,7 @@ A relation is an edge set of its own. In a graph of one type of vertices, it is 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -46,13 +46,13 @@ def rgcn_conv(
         index = edge_index[:, edge_type == number]
         h = layer.propagate(index, x=x, edge_type_ptr=None, size=(x.size(0), x.size(0)))
         if layer.num_blocks is None:
-            return out + h @ weight[number]
+            return cast(Tensor, out + h @ weight[number])
         h = torch.einsum("abc,bcd->abd", h.view(-1, weight.size(1), weight.size(2)), weight[number])
         return out + h.contiguous().view(-1, layer.out_channels)
 
     out = repeated(of_relation, start, layer.num_relations)
     out = out if layer.root is None else out + x @ layer.root
-    return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
+    return out if layer.bias is None else out + layer.bias
 
 
 def han_group(
