@@ -219,7 +219,11 @@ def _require_plain_weights(model: torch.nn.Module) -> None:
 
 def _require_no_hooks(model: torch.nn.Module) -> None:
     """Refuse hooks on gradients, which nothing would call: a plan computes the gradients."""
-    found = [f"parameter {name!r}" for name, one in model.named_parameters() if one._backward_hooks]
+    found = [
+        f"parameter {name!r}"
+        for name, one in model.named_parameters()
+        if one._backward_hooks or one._post_accumulate_grad_hooks
+    ]
     found += [
         f"module {name!r}" for name, one in model.named_modules() if one._backward_hooks or one._backward_pre_hooks
     ]

@@ -6,11 +6,14 @@ torch.fx cannot see, such as the backward of a user's own torch.autograd.Functio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -119,6 +122,13 @@ def _checking(
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             yield sample
+    except AssertionError as error:
+        if "FakeTensor" not in str(error):
+            raise
+        raise ModelError(
+            f"{type(model).__name__}: forward keeps a tensor of one call and reads it in the next; it runs once, "
+            "while it is traced, so compute the tensor in each call, or before training, as a buffer"
+        ) from error
     except (RuntimeError, IndexError) as error:
         size = f"{vertices} vertices" + ("" if edges == SAMPLE_EDGES else f" and {edges} edges")
         raise ModelError(f"{type(model).__name__} fails on a graph of {size}: {error}") from error
@@ -160,8 +170,19 @@ def _differences(
     arguments, keywords = ((), importer.plain(features, graph)) if importer else ((shown, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
     alike = sample.draws
-    with _unchanging(model, theirs), nullcontext() if alike else _WithoutDraws(), VertexNumbers(counts):
-        expected = torch.func.functional_call(model, theirs, arguments, keywords)
+
+    def run() -> Any:
+        with nullcontext() if alike else _WithoutDraws(), VertexNumbers(counts):
+            return torch.func.functional_call(model, theirs, arguments, keywords)
+
+    with _unchanging(model, theirs):
+        before, expected = _generators(), run()
+    if before != _generators() and _draws(run) and _draws(run):  # another thread draws now and then, but not each time
+        raise ModelError(
+            f"{type(model).__name__}: forward draws random numbers from Python's `random` or from NumPy; it runs once, "
+            "while it is traced, so each epoch would have the same ones; draw them by torch for each row, as torch.rand_like(x) and "
+            "dropout do"
+        )
     if spec.further:
         expected, _ = joined(expected, [name for name, _ in spec.further], ModelError)
     expected = expected if importer is None else importer.output(expected, ModelError)
@@ -216,21 +237,35 @@ class _WithoutDraws(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _generators() -> tuple[Any, str]:
+    """Return the states of the global generators of Python and of NumPy."""
+    return random.getstate(), str(np.random.get_state())
+
+
+def _draws(run: Callable[[], Any]) -> bool:
+    """Return True if the global generator of Python or that of NumPy has another state after a call."""
+    before = _generators()
+    run()
+    return before != _generators()
+
+
 @contextmanager
 def _unchanging(model: torch.nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
-    """Refuse a forward that assigns to buffers, or to numbers of its modules. It runs once, while it is traced.
+    """Refuse a forward that keeps something for the next call: it runs once, while it is traced.
+
+    It may assign to no buffer, and change no number, no container and no generator of its modules.
 
     Args:
         model: the model, which runs inside.
         given: the parameters and buffers that it runs with, by name.
     """
-    before = {name: _numbers(module) for name, module in model.named_modules()}
+    before = {name: _kept(module) for name, module in model.named_modules()}
     found: list[str] = []
 
     def look(module: torch.nn.Module, arguments: Any, output: Any) -> None:
         found.extend(name for name, value in module.named_buffers() if name in given and value is not given[name])
         for name, part in module.named_modules():
-            now = _numbers(part)
+            now = _kept(part)
             found.extend(
                 f"{name}.{key}".lstrip(".") for key, value in before[name].items() if now.get(key, value) != value
             )
@@ -247,9 +282,20 @@ def _unchanging(model: torch.nn.Module, given: Mapping[str, Tensor]) -> Iterator
         )
 
 
-def _numbers(module: torch.nn.Module) -> dict[str, Any]:
-    """Return the attributes of a module that are plain numbers."""
-    return {name: value for name, value in vars(module).items() if isinstance(value, int | float)}
+def _kept(module: torch.nn.Module) -> dict[str, Any]:
+    """Return what a module may keep between two calls, by attribute: numbers, sizes of containers, states of generators."""
+    kept: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, int | float):
+            kept[name] = value
+        elif isinstance(value, random.Random):
+            kept[name] = value.getstate()
+        elif isinstance(value, np.random.Generator):
+            kept[name] = str(value.bit_generator.state)
+        elif isinstance(value, list | dict | set | deque) and not name.startswith("_"):
+            values = value.values() if isinstance(value, dict) else value
+            kept[name] = len(value), [one for one in values if isinstance(one, int | float)]
+    return kept
 
 
 def _gradients(

@@ -30,6 +30,7 @@ from lotan.tracing.refusals import (
 )
 from lotan.tracing.replaced import replaced
 from lotan.tracing.sequences import REPLACED as SEQUENCES
+from lotan.tracing.signature import called_with_graph
 
 _PRODUCT = re.compile(r"(?:multiplied \(\w+x|reduction dim, but got \[\w+, )(\d+)(?: and |\] X \[)(\d+)")
 """The words of torch for a product of matrices whose widths differ."""
@@ -115,8 +116,12 @@ class Scope:
             reason = "moves tensors to another device; leave devices out of forward, for workers compute on the CPU"
         elif isinstance(error, AttributeError) and "'FakeTensor'" in text:
             reason = f"{text.replace('FakeTensor', 'Tensor')}; edges are a tensor of two rows, and no sparse matrix"
+        elif ".numpy()" in text:
+            reason = "leaves torch by .numpy(), so that nothing can follow it; write this with torch's operators"
         else:
             reason = f"forward failed while it was traced: {kind}: {text}"
+        hint = "" if self._width is None else called_with_graph(self._model)  # it is None of a loss
+        reason += f"; {hint}" if hint and hint not in reason else ""
         layer = self._failed or self.layer
         line = _line(list(traceback.walk_tb(error.__traceback__)))
         return located(layer, line, reason, self._kinds.get(layer, ""))
@@ -169,6 +174,11 @@ class _Notes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         scope = self._scope
+        if torch.is_autocast_enabled("cpu"):
+            raise scope.error(
+                "computes under torch.autocast, and plans compute in torch.float32; leave autocast out of forward, and train "
+                "outside of it"
+            )
         fx_traceback.current_meta["custom"] = {"layer": scope.layer, "line": scope.line, "kind": scope.kind}
         return func(*args, **(kwargs or {}))
 

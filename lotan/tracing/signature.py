@@ -56,8 +56,8 @@ ADVICE = {
 }
 """The way to give a graph a column that it lacks."""
 
-WHOLE = "data"
-"""The name under which a forward takes all tensors of a graph as one object, as many examples of PyG do."""
+WHOLE = ("data", "batch", "graph", "g")
+"""The names under which a forward takes all tensors of a graph as its only argument, as many examples of PyG do."""
 
 FEATURES = "x"
 """The name under which a forward usually takes the features."""
@@ -90,7 +90,7 @@ class Wanted:
         groups: the names of the arguments for the group of each vertex, int64 [num_vertices].
         labels: the name of the argument for classes, int64 [num_vertices], and that for a mask of those that may be seen,
             bool [num_vertices]; or () if forward takes none.
-        whole: True if forward takes one object that has these as attributes.
+        whole: the name of the argument for one object that has these as attributes; "" if there is none.
     """
 
     features: str
@@ -99,7 +99,7 @@ class Wanted:
     numbers: str = ""
     groups: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    whole: bool = False
+    whole: str = ""
 
 
 def takes_labels(model: torch.nn.Module) -> bool:
@@ -138,18 +138,19 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
         >>> wanted(Mine(), GraphColumns(width=8))
-        Wanted(features='x', index=('edge_index',), of_edges=(), numbers='', groups=(), labels=(), whole=False)
+        Wanted(features='x', index=('edge_index',), of_edges=(), numbers='', groups=(), labels=(), whole='')
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
         if columns.types is not None:
             raise ModelError(ONE_TYPE.format(type(model).__name__, ", ".join(columns.types.names)))
         return None
-    if _takes_whole(parameters):
+    whole = _whole(parameters)
+    if whole:
         if columns.types is not None:
             raise ModelError(ONE_TYPE.format(type(model).__name__, ", ".join(columns.types.names)))
         has = columns.of_edges if takes_attributes(model) else (n for n in columns.of_edges if n != "edge_attr")
-        return Wanted(FEATURES, INDEX[:1], tuple(has), whole=True)
+        return Wanted(FEATURES, INDEX[:1], tuple(has), whole=whole)
     names = [parameter.name for parameter in parameters]
     features = next((name for name in names if _plain(name) == FEATURES), None)
     others = (*INDEX, *OF_EDGES, *GROUPS, *LABELS, NUMBERS)
@@ -195,7 +196,7 @@ def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
 
 
 def _takes_tensors(parameters: list[inspect.Parameter]) -> bool:
-    if _takes_whole(parameters):
+    if _whole(parameters):
         return True
     names = [_plain(parameter.name) for parameter in parameters]
     return any(name in names for name in (*INDEX, *OF_EDGES)) or (
@@ -203,8 +204,28 @@ def _takes_tensors(parameters: list[inspect.Parameter]) -> bool:
     )
 
 
-def _takes_whole(parameters: list[inspect.Parameter]) -> bool:
-    return _required(parameters) == [WHOLE] and parameters[0].name == WHOLE
+def _whole(parameters: list[inspect.Parameter]) -> str:
+    """Return the name of the argument for a whole graph, or "" if forward takes none."""
+    required = _required(parameters)
+    return required[0] if len(required) == 1 and required[0] in WHOLE and parameters[0].name == required[0] else ""
+
+
+def called_with_graph(model: torch.nn.Module) -> str:
+    """Return what to say of a forward that was called as `forward(x, graph)` though no argument is called `graph`, or "".
+
+    Nothing in the names of its arguments says that it takes tensors.
+    """
+    parameters = _parameters(model)
+    try:
+        names = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        return ""
+    if "graph" in names or (parameters is not None and _takes_tensors(parameters)):
+        return ""
+    return (
+        f"forward({', '.join(names)}) was called with the features and a graph, because none of its arguments is called "
+        "edge_index; if it takes tensors, name them x and edge_index"
+    )
 
 
 def _plain(name: str) -> str:

@@ -184,6 +184,8 @@ class Transcript(MovedRowsWriter):
     def _function(self, node: Node) -> None:
         value, op = node.meta.get("val"), str(node.target)
         if node.target is torch._C._set_grad_enabled:
+            if node.args[0]:  # such as torch.enable_grad(), which changes nothing where gradients are on already
+                return
             raise refusal(node, "switches gradients off inside forward; use .detach() on what is to have none")
         if isinstance(value, torch.SymFloat | torch.SymBool) or op == "aten.item.default":
             raise refusal(node, DEPENDS_ON_VALUES)

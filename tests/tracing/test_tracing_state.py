@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -13,10 +15,10 @@ pytestmark = pytest.mark.thorough
 
 
 def graph(vertices: int = 12, edges: int = 30) -> lotan.Graph:
-    random = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     return lotan.Graph.from_arrays(
-        random.standard_normal((vertices, 4)),
-        *random.integers(0, vertices, (2, edges)),
+        generator.standard_normal((vertices, 4)),
+        *generator.integers(0, vertices, (2, edges)),
         label=np.arange(vertices) % 2,
         split=np.zeros(vertices, dtype=int),
     )
@@ -45,6 +47,47 @@ class Counting(Based):
         return super().forward(x, edge_index)
 
 
+class Listing(Based):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, x, edge_index):
+        self.seen.append(1)
+        return super().forward(x, edge_index) * (2 if len(self.seen) > 50 else 1)
+
+
+class OwnGenerator(Based):
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = random.Random(0)
+
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index) * (2 if self.random.random() < 1e-6 else 1)
+
+
+class Drawing(Based):
+    """Draws numbers that hardly ever change the result, so that comparing results would not find them."""
+
+    def __init__(self, draw) -> None:
+        super().__init__()
+        self.draw = draw
+
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index) * (2 if self.draw() < 1e-6 else 1)
+
+
+class Caching(Based):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = None
+
+    def forward(self, x, edge_index):
+        if self.cache is None:
+            self.cache = x[:, :1] * 2
+        return super().forward(x, edge_index) + self.cache
+
+
 class OnNoEdges(Based):
     def forward(self, x, edge_index):
         return self.alone(x) if edge_index.numel() == 0 else self.conv(x, edge_index)
@@ -64,10 +107,23 @@ def fit(model: torch.nn.Module, on: lotan.Graph) -> None:
     lotan.Trainer(model, on, epochs=1, engine="local", progress=False).fit()
 
 
-@pytest.mark.parametrize(("kind", "named"), [(Assigning, "factor"), (Counting, "calls")])
+@pytest.mark.parametrize(
+    ("kind", "named"), [(Assigning, "factor"), (Counting, "calls"), (Listing, "seen"), (OwnGenerator, "random")]
+)
 def test_what_forward_keeps_is_named(kind: type[torch.nn.Module], named: str) -> None:
     with pytest.raises(lotan.ModelError, match=f"forward assigns to {named}"):
         fit(kind(), graph())
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])
+def test_random_numbers_of_other_libraries_are_refused(draw) -> None:
+    with pytest.raises(lotan.ModelError, match=r"draws random numbers from Python's `random` or from NumPy"):
+        fit(Drawing(draw), graph())
+
+
+def test_a_tensor_that_is_kept_for_the_next_call_is_refused() -> None:
+    with pytest.raises(lotan.ModelError, match="keeps a tensor of one call"):
+        fit(Caching(), graph())
 
 
 BRANCHES = [(OnNoEdges, 12, 0), (OnOneVertex, 1, 4), (OnTwoVertices, 2, 4), (OnTwoVertices, 1, 0)]
@@ -96,4 +152,11 @@ def test_hooks_on_gradients_are_refused() -> None:
     model = Based()
     model.conv.register_full_backward_hook(lambda *_: None)
     with pytest.raises(lotan.ModelError, match="module 'conv' has a hook"):
+        fit(model, graph())
+
+
+def test_a_hook_after_a_gradient_is_refused() -> None:
+    model = Based()
+    model.conv.lin_l.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(lotan.ModelError, match=r"parameter 'conv.lin_l.weight' has a hook"):
         fit(model, graph())

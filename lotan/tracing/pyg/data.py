@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -27,6 +27,30 @@ class GraphTensors:
     def num_nodes(self) -> Any:
         """The number of vertices."""
         return self.x.shape[0]
+
+    @property
+    def num_edges(self) -> Any:
+        """The number of edges."""
+        return self.edge_index.shape[1]
+
+    @property
+    def num_features(self) -> int:
+        """The width of the features, which is also called `num_node_features`."""
+        return int(self.x.shape[1])
+
+    num_node_features = num_features
+
+    def keys(self) -> Iterable[str]:
+        """Return the names of the tensors."""
+        return list(vars(self))
+
+    def __contains__(self, name: object) -> bool:
+        """Return True if the graph has this tensor."""
+        return name in vars(self)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return what the attribute of this name is."""
+        return getattr(self, name)
 
     def __getattr__(self, name: str) -> Any:
         """Return None for a column that a graph may lack.

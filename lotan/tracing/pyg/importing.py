@@ -22,7 +22,7 @@ from lotan.tracing.pyg.layers import LAYERS
 from lotan.tracing.pyg.leaves import LEAVES
 from lotan.tracing.pyg.meanings import Index
 from lotan.tracing.pyg.mode import EdgeMode
-from lotan.tracing.signature import WHOLE, Wanted
+from lotan.tracing.signature import Wanted
 
 PYG = "torch_geometric"
 
@@ -138,7 +138,7 @@ class Importer:
         if self._wanted.numbers:
             given[self._wanted.numbers] = torch.arange(features.shape[0])
         given |= {name: column(name) for name in (*self._wanted.of_edges, *self._wanted.groups, *self._wanted.labels)}
-        return {WHOLE: GraphTensors(given)} if self._wanted.whole else given
+        return {self._wanted.whole: GraphTensors(given)} if self._wanted.whole else given
 
     @contextmanager
     def _types_noted(self, model: torch.nn.Module, tensors: EdgeTensors) -> Iterator[None]:
