@@ -78,6 +78,10 @@ def require_flags(owner: str, **flags: Any) -> None:
         require_flag(owner, name, value)
 
 
+A_GRAPH = 'a lotan.Graph, such as lotan.Graph.read("digits"), or lotan.Graph.from_pyg(data) of a PyG object'
+"""What to say of something else than a graph."""
+
+
 def require_kind(owner: str, name: str, value: Any, kind: type, expected: str) -> None:
     """Require an instance of a class; `expected` says how to make one."""
     if not isinstance(value, kind):

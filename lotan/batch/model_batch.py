@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from lotan.arguments import require_kind
+from lotan.arguments import A_GRAPH, require_kind
 from lotan.batch.links import LinkJob, divide_links, link_plan_data, link_plan_lines, shared_batches
 from lotan.batch.members import Member, MemberState, check_own, folder_of
 from lotan.batch.plan import divide, plan_batch, plan_mini_batch
@@ -93,7 +93,7 @@ class ModelBatch:
         max_models: int | None = None,
         **options: Any,
     ) -> None:
-        require_kind("ModelBatch", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        require_kind("ModelBatch", "graph", graph, Graph, A_GRAPH)
         if own := [name for name in MEMBER_SETTINGS if name in options]:
             raise ConfigurationError(f"{', '.join(own)}: each member has its own; give it to lotan.Member")
         if max_models is not None and (type(max_models) is not int or max_models < 1):

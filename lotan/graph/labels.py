@@ -10,6 +10,7 @@ import numpy as np
 
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.arrays import GraphArrays
+from lotan.settings.class_weights import by_class
 from planner.spec import SPLITS, LossForm, LossSpec, Task
 
 ClassWeights = Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"]
@@ -136,6 +137,7 @@ def weights_of(
         raise ConfigurationError("class_weights: regression has no classes. Leave class_weights out.")
     if isinstance(given, str):
         return _balanced(task, classes, counts)
+    given = by_class(given)
     if isinstance(given, Mapping):
         numbers: dict[int | str, int] = {number: number for number in range(classes)}
         numbers.update(zip(texts, range(classes), strict=False))
@@ -143,8 +145,8 @@ def weights_of(
         if unknown:
             there = f"the classes are {', '.join(texts)}" if texts else f"there are {classes} classes, from 0"
             raise ConfigurationError(f"class_weights has a weight for {unknown[0]!r}, but {there}.")
-        by_class = {numbers[key]: float(weight) for key, weight in given.items()}
-        return tuple(by_class.get(number, 1.0) for number in range(classes))
+        named = {numbers[key]: float(weight) for key, weight in given.items()}
+        return tuple(named.get(number, 1.0) for number in range(classes))
     weights = tuple(float(weight) for weight in given)
     if len(weights) != classes:
         raise ConfigurationError(

@@ -31,7 +31,7 @@ def arrays_of(data: Any) -> dict[str, Any]:
     """
     if hasattr(data, "node_types"):
         raise GraphError(
-            f"{type(data).__name__} has several types of vertices, which is not supported; give data.to_homogeneous()."
+            f"{type(data).__name__} has several types of vertices; use lotan.HeteroGraph.from_pyg, or give data.to_homogeneous()."
         )
     x, edge_index = _features(data), _required(data, "edge_index")
     src, dst = edge_ends("data.edge_index", edge_index)

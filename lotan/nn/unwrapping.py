@@ -40,6 +40,11 @@ def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
         >>> unwrapped(torch.nn.DataParallel(model)) is model
         True
     """
+    if "_modules" not in vars(model):
+        raise ModelError(
+            f"{type(model).__name__} is no complete torch module, because its __init__ does not begin with "
+            "super().__init__(); call it there"
+        )
     while type(model).__module__.startswith("torch.") and type(model).__name__ in WRAPPERS:
         model = getattr(model, WRAPPERS[type(model).__name__])
     for name, module in model.named_modules():

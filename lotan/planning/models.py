@@ -79,6 +79,11 @@ def traced(
         require_one_kind(graph)
         width += not sees_labels(graph)
         given["label_rate"] = config.label_rate
+    elif config is not None and config.label_rate != TrainerConfig.label_rate:
+        raise ConfigurationError(
+            f"label_rate is {config.label_rate}, but the model takes no labels as input, as "
+            "forward(x, y, edge_index, label_mask) does; leave it out"
+        )
     if config is not None and (further := further_of(config.loss)):
         if graph.vertex_types is not None:
             raise ConfigurationError(
@@ -123,9 +128,9 @@ def check_statistics(train: Spec, vertices: int) -> None:
     """
     layers = {call.layer: None for call in train.totals if call.arguments[1] in ("moments", "sample")}
     if layers and vertices < 2:
-        names = ", ".join(repr(layer) if layer else "the model itself" for layer in layers)
+        names = ", ".join(f"layer {layer!r}" if layer else "the model itself" for layer in layers)
         raise ModelError(
-            f"layer {names}: normalises by the variance of all vertices, but the graph has {vertices}; training needs at least 2"
+            f"{names}: normalises by the variance of all vertices, but the graph has {vertices}; training needs at least 2"
         )
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lotan.arguments import require_count, require_flag, require_kind, require_number
+from lotan.arguments import A_GRAPH, require_count, require_flag, require_kind, require_number
 from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.graph import Graph
@@ -77,7 +77,7 @@ class LabelPropagation:
             ConfigurationError: an option is unknown or unusable.
             EngineError: an engine or a worker fails.
         """
-        require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        require_kind("predict", "graph", graph, Graph, A_GRAPH)
         classes = _number_of_classes(graph)
         return _scores(_Labels(self._spread), _with_labels(graph, classes), classes, graph, options)
 
@@ -139,7 +139,7 @@ class CorrectAndSmooth:
             ConfigurationError: an option is unknown or unusable.
             EngineError: an engine or a worker fails.
         """
-        require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        require_kind("predict", "graph", graph, Graph, A_GRAPH)
         given, classes = _with_predictions(graph, predictions)
         module = _Smoothed(self._correct, self._smooth, self._scale, classes)
         return _scores(module, given, classes, graph, options)

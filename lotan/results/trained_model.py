@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from lotan.arguments import require_count, require_flag, require_kind
+from lotan.arguments import A_GRAPH, require_count, require_flag, require_kind
 from lotan.borders import spark_translated
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
@@ -86,7 +86,7 @@ class TrainedModel:
             GraphError: If the graph cannot be read, its features have another width, or vertices have no learned row.
             EngineError: If an engine or a worker fails.
         """
-        require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        require_kind("predict", "graph", graph, Graph, A_GRAPH)
         check_unseen(unseen)
         return self.predict_as(graph, make_config(options), unseen)
 
@@ -177,7 +177,7 @@ class TrainedModel:
 
     def _of_links(self, graph: Graph, config: TrainerConfig) -> tuple[TrainedDecoder, Graph]:
         """Return the decoder, and the graph along which messages pass: in Spark for an engine there, if it is there."""
-        require_kind("predict_links", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        require_kind("predict_links", "graph", graph, Graph, A_GRAPH)
         if self.decoder is None:
             raise ModelError("the model was trained on labels of vertices and scores no links; use predict")
         drawn = self.decoder.fractions, self.decoder.seed

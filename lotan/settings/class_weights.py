@@ -9,6 +9,11 @@ from lotan.arguments import described
 from lotan.errors import ConfigurationError
 
 
+def by_class(given: Any) -> Any:
+    """Return a pandas Series as the mapping from its index that it is, and any other class weights as they are."""
+    return dict(given.items()) if type(given).__name__ == "Series" and hasattr(given, "items") else given
+
+
 def read_weights(text: str) -> list[float] | dict[int | str, float] | str:
     """Return class weights that are written as a text.
 
@@ -41,6 +46,7 @@ def weights_in_words(given: Any) -> str:
     """
     if isinstance(given, str):
         return given
+    given = by_class(given)
     if isinstance(given, Mapping):
         return ",".join(f"{key}={float(weight)!r}" for key, weight in given.items())
     return ",".join(repr(float(weight)) for weight in given)

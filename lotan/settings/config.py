@@ -16,6 +16,7 @@ from lotan.errors import ConfigurationError
 from lotan.files import expanded
 from lotan.settings.byte_sizes import byte_count
 from lotan.settings.changes import check_changes
+from lotan.settings.class_weights import by_class
 from lotan.settings.losses import LossSetting, named_loss
 from lotan.settings.metric_names import check_metrics
 from lotan.settings.optimizers import Adam, Optimizer
@@ -373,6 +374,7 @@ def _check_weights(given: Any) -> None:
     """
     if isinstance(given, str) and given == "balanced":
         return
+    given = by_class(given)
     expected = 'a list of finite numbers of at least 0, one per output; a mapping from classes to them; or "balanced"'
     if isinstance(given, str | Set):
         why = ", a set, which has no order" if isinstance(given, Set) else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
+from lotan.tracing.foreign_draws import no_foreign_draws
 from lotan.tracing.learned import VertexNumbers, counts_of_rows, rows_for
 from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
@@ -175,14 +176,8 @@ def _differences(
         with nullcontext() if alike else _WithoutDraws(), VertexNumbers(counts):
             return torch.func.functional_call(model, theirs, arguments, keywords)
 
-    with _unchanging(model, theirs):
-        before, expected = _generators(), run()
-    if before != _generators() and _draws(run) and _draws(run):  # another thread draws now and then, but not each time
-        raise ModelError(
-            f"{type(model).__name__}: forward draws random numbers from Python's `random` or from NumPy; it runs once, "
-            "while it is traced, so each epoch would have the same ones; draw them by torch for each row, as torch.rand_like(x) and "
-            "dropout do"
-        )
+    with _unchanging(model, theirs), no_foreign_draws(f"{type(model).__name__}: forward", run):
+        expected = run()
     if spec.further:
         expected, _ = joined(expected, [name for name, _ in spec.further], ModelError)
     expected = expected if importer is None else importer.output(expected, ModelError)
@@ -235,18 +230,6 @@ class _WithoutDraws(TorchFunctionMode):
         if name in ("rand_like", "randn_like", "bernoulli"):
             return torch.full_like(args[0], 0.5)
         return func(*args, **(kwargs or {}))
-
-
-def _generators() -> tuple[Any, str]:
-    """Return the states of the global generators of Python and of NumPy."""
-    return random.getstate(), str(np.random.get_state())
-
-
-def _draws(run: Callable[[], Any]) -> bool:
-    """Return True if the global generator of Python or that of NumPy has another state after a call."""
-    before = _generators()
-    run()
-    return before != _generators()
 
 
 @contextmanager

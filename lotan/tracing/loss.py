@@ -14,11 +14,12 @@ from lotan.settings.named_calls import words_of
 from lotan.stages.losses import LABEL, OUTPUT, loss_terms, split_rows
 from lotan.stages.row_wise import RANDOM
 from lotan.tracing import TRACING
+from lotan.tracing.foreign_draws import no_foreign_draws
 from lotan.tracing.forms import Form
 from lotan.tracing.outputs import Further
 from lotan.tracing.recording import record_rows
 from lotan.tracing.reductions import Reduction
-from lotan.tracing.refusals import refusal
+from lotan.tracing.refusals import FOREIGN_TENSOR, refusal
 from lotan.tracing.transcript import Transcript, needed_calls
 from lotan.tracing.writing import describe
 from planner.spec import LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
@@ -28,6 +29,10 @@ LossFunction = Callable[..., Tensor]
 REDUCED = (
     'takes a sum or mean over all vertices; return a loss for each vertex (in torch\'s functions: reduction="none"), '
     "for the mean over all vertices is taken later"
+)
+TENSOR_OF_LOSS = (
+    "reads a tensor of its own, which cannot go with it; write its numbers as Python's, give weights as class_weights or as the "
+    "graph's vertex_weight, or return the tensor from forward, as a further output"
 )
 ROWS = 13  # rows of the sample on which a trace is checked
 
@@ -76,7 +81,8 @@ def trace_loss(function: LossFunction, task: Task, outputs: int, further: Furthe
         form = LossForm(calls=spec.calls)
         _check(function, LossSpec(task, outputs, 1.0, form=form, further=further), output, label, beside)
     except ModelError as error:
-        raise ModelError(f"loss {words_of(function)}: {str(error).removeprefix('the model, ')}") from error
+        words = str(error).removeprefix("the model, ").replace(FOREIGN_TENSOR, TENSOR_OF_LOSS)
+        raise ModelError(f"loss {words_of(function)}: {words}") from error
     return form
 
 
@@ -132,7 +138,12 @@ def _check(function: LossFunction, loss: LossSpec, output: Tensor, label: Tensor
     mine, theirs = (torch.cat(columns, dim=1).requires_grad_() for _ in range(2))
     with torch.enable_grad():
         own, given = split_rows(loss, theirs)
-        found, expected = loss_terms(loss, mine, label), function(own, label, *given.values())
+
+        def run() -> Tensor:
+            return function(own, label, *given.values())
+
+        with no_foreign_draws("it", run):
+            found, expected = loss_terms(loss, mine, label), run()
         if not expected.requires_grad:
             raise ModelError("does not depend on the output, or only through operators without a gradient")
         cotangent = torch.linspace(0.5, 1.5, expected.numel()).view_as(expected)

@@ -120,7 +120,9 @@ class Scope:
             reason = "leaves torch by .numpy(), so that nothing can follow it; write this with torch's operators"
         else:
             reason = f"forward failed while it was traced: {kind}: {text}"
-        hint = "" if self._width is None else called_with_graph(self._model)  # it is None of a loss
+        hint = (
+            "" if self._width is None or isinstance(error, NotImplementedError) else called_with_graph(self._model)
+        )  # it is None of a loss
         reason += f"; {hint}" if hint and hint not in reason else ""
         layer = self._failed or self.layer
         line = _line(list(traceback.walk_tb(error.__traceback__)))

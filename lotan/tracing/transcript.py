@@ -59,6 +59,9 @@ _RANGES = ("arange.default", "arange.start")
 _OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
+_DRAWING = ("exponential_", "normal_", "uniform_", "random_", "cauchy_", "log_normal_", "geometric_")
+"""Operators that fill a tensor with random numbers, and have no form that does not."""
+
 _PRODUCTS = ("mm.default", "matmul.default")
 """Operators that multiply matrices."""
 
@@ -449,6 +452,11 @@ class Transcript(MovedRowsWriter):
             and written.name not in self._parameters
             and written.name not in ("features", *self._learned)
         )
+        if packet in _DRAWING:
+            raise refusal(
+                node,
+                f"{packet} draws random numbers in a way that is not supported; compute them from torch.rand_like(x)",
+            )
         if not private or target in self._shared or f"aten.{plain}" not in ALLOWED:
             raise refusal(
                 node, f"{packet} writes to a tensor that others share; use the form that returns a new tensor"

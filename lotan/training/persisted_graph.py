@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from threading import Lock
 from weakref import WeakKeyDictionary
 
-from lotan.arguments import require_kind
+from lotan.arguments import A_GRAPH, require_kind
 from lotan.batches.links import LinkBatches
 from lotan.batches.opening import open_batches
 from lotan.batches.schedule import Batches, TrainingBatches
@@ -65,7 +65,7 @@ def persisted(graph: Graph) -> Iterator[Graph]:
     Raises:
         ConfigurationError: If `graph` is not a graph.
     """
-    require_kind("persisted", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+    require_kind("persisted", "graph", graph, Graph, A_GRAPH)
     if graph in _held:
         yield graph
         return

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from lotan.arguments import require_flag, require_kind
+from lotan.arguments import A_GRAPH, require_flag, require_kind
 from lotan.batches.schedule import Batches
 from lotan.borders import spark_translated, translated
 from lotan.engines.opening import check_engine
@@ -90,7 +90,7 @@ class Trainer:
 
     def __init__(self, model: torch.nn.Module, graph: Graph, **options: Any) -> None:
         require_kind("Trainer", "model", model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)")
-        require_kind("Trainer", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        require_kind("Trainer", "graph", graph, Graph, A_GRAPH)
         self.model = unwrapped(model)
         self.graph = graph
         self.config = given_config(options)  # as given

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lotan.arguments import require_kind
+from lotan.arguments import A_GRAPH, require_kind
 from lotan.batch.members import Member, MemberState
 from lotan.batch.model_batch import ModelBatch
 from lotan.borders import spark_translated
@@ -62,7 +62,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         GraphError, ModelError, PlanError: the graph or a model cannot be trained. They are raised before any training.
         EngineError: training failed. A model that diverges raises no error, and the others go on.
     """
-    require_kind("tune", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+    require_kind("tune", "graph", graph, Graph, A_GRAPH)
     config, common, shared = make_configs(options)
     space = read_grid(grid, as_link_task(common.task) is not None).with_defaults(
         seed=config.seed, epochs=config.epochs, patience=config.patience
