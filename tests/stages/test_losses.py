@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -213,7 +214,11 @@ def test_unknown_entries_count_nowhere_in_a_function(function: Any) -> None:
         (lambda output: output, "takes 1 positional argument"),
         (
             lambda output, label: (output - label) * torch.tensor([1.0, 2.0, 3.0, 4.0]),
-            "neither a parameter nor a buffer",
+            "reads a tensor of its own.*class_weights",
+        ),
+        (
+            lambda output, label: (output - label).abs() * (2 if random.random() < 1e-6 else 1),
+            "it draws random numbers from",
         ),
         (torch.nn.Linear(4, 4), "has neither parameters nor buffers"),
     ],

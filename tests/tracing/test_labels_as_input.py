@@ -154,6 +154,8 @@ def test_an_epoch_without_hidden_labels_is_named() -> None:
         lotan.Trainer(UniMP(), one, **settings).fit()
     with pytest.raises(ConfigurationError, match="label_rate is 1, which leaves no vertex for the loss"):
         lotan.TrainerConfig(label_rate=1.0)
+    with pytest.raises(ConfigurationError, match=r"label_rate is 0\.95, but the model takes no labels as input"):
+        lotan.Trainer(lotan.nn.GCN(6, 4, 2, 3), messy_graph(), **settings).fit()
 
 
 class WithoutMask(UniMP):

@@ -245,6 +245,43 @@ def test_a_forward_of_data_is_that_of_its_tensors() -> None:
         ).fit()
 
 
+class ByKeys(OfData):
+    def forward(self, batch):
+        assert "edge_weight" in batch
+        assert "pos" not in batch
+        assert batch.num_features == batch.num_node_features == WIDTH
+        assert batch.num_edges == batch["edge_index"].size(1)
+        return super().forward(batch)
+
+
+class AsGraph(OfData):
+    def forward(self, graph):
+        return super().forward(graph)
+
+
+@pytest.mark.parametrize("kind", [ByKeys, AsGraph])
+def test_a_whole_graph_may_have_other_names(kind: type[torch.nn.Module]) -> None:
+    ours, theirs = kind(), OfTensors()
+    specs = [trace(model, WIDTH, training=True, data=EdgeData(2), weighted=True) for model in (ours, theirs)]
+    assert [call.op for call in specs[0].calls] == [call.op for call in specs[1].calls]
+
+
+class OtherNames(OfData):
+    def forward(self, features, edges):
+        return self.first(features, edges)
+
+
+class AnyNames(OfData):
+    def forward(self, *given):
+        return self.first(*given)
+
+
+@pytest.mark.parametrize("kind", [OtherNames, AnyNames])
+def test_arguments_whose_names_say_nothing_are_explained(kind: type[torch.nn.Module]) -> None:
+    with pytest.raises(ModelError, match=r"none of its arguments is called edge_index; .* name them x and edge_index"):
+        trace(kind(), WIDTH, training=True)
+
+
 class Refused(torch.nn.Module):
     def __init__(self, forward) -> None:
         super().__init__()
@@ -261,11 +298,30 @@ class Refused(torch.nn.Module):
         (lambda self, x, e: self.conv(x.to("cuda"), e), "leave devices out of forward"),
         (lambda self, x, e: self.conv(x, e).detach(), r"so conv.bias, conv.lin.weight would never change"),
         (lambda self, x, e: self.conv(x, e)[:, 0], r"for one output, return x\[:, None\]"),
+        (lambda self, x, e: self.conv(x, e) + float(x.numpy().sum()), r"leaves torch by \.numpy\(\)"),
+        (lambda self, x, e: F.gumbel_softmax(self.conv(x, e)), r"exponential_ draws random numbers .* torch.rand_like"),
+        (
+            torch.autocast("cpu", dtype=torch.bfloat16)(lambda self, x, e: self.conv(x, e)),
+            "computes under torch.autocast",
+        ),
     ],
 )
 def test_what_a_forward_does_is_refused_in_its_own_words(forward, words: str) -> None:
     with pytest.raises(ModelError, match=words):
         trace(Refused(forward), WIDTH, training=True)
+
+
+def test_gradients_that_are_on_may_be_switched_on() -> None:
+    trace(Refused(torch.enable_grad()(lambda self, x, e: self.conv(x, e))), WIDTH, training=True)
+
+
+def test_a_module_without_the_first_line_is_named() -> None:
+    class Bare(torch.nn.Module):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(ModelError, match=r"Bare is no complete torch module.*super\(\).__init__\(\)"):
+        lotan.Trainer(Bare(), messy_graph(), **QUICK)
 
 
 class MaskOfData(OfData):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 import lotan
 from lotan.errors import ConfigurationError, GraphError
+from lotan.graph.labels import weights_of
 from lotan.training.checkpoint import CheckpointError
 from tests.training.test_trainer import CLASSES, VERTICES, Data, _curve, _fit, _losses, _pair, assert_same_checkpoint
 
@@ -171,6 +173,13 @@ def test_class_weights_by_the_texts_of_classes() -> None:
         for given in ({"eggs": 4.0, "spam": 0.5}, [4.0, 1.0, 0.5])
     )
     assert _losses(by_text) == _losses(in_order)
+    assert weights_of(
+        pd.Series([0.5, 4.0], index=["spam", "eggs"]), "classification", 3, list, graph.labels.classes
+    ) == (
+        4.0,
+        1.0,
+        0.5,
+    )
     with pytest.raises(ConfigurationError, match="a weight for 'bacon', but the classes are eggs, ham, spam"):
         lotan.Trainer(_pair()[0], graph, class_weights={"bacon": 1.0}, **settings).fit()
 

@@ -181,9 +181,22 @@ class EdgeTensors:
     def _is_no_loop(self, edges: EdgeSet) -> Tensor:
         return self._computed(~self.is_loop(edges), self._is_no_loop)
 
-    def times_without_loops(self, edges: EdgeSet) -> Tensor:
-        """Return how often each edge counts if self-loops do not, float32 [num_edges]."""
-        return self._computed(self._is_no_loop(edges).to(torch.float32), self.times_without_loops)
+    def times_without_loops(self, edges: EdgeSet, before: Tensor | None = None) -> Tensor:
+        """Return how often each edge counts if self-loops do not, and others as `before`, float32 [num_edges]."""
+
+        def times(edges: EdgeSet) -> Tensor:
+            found = self._is_no_loop(edges).to(torch.float32)
+            return found if before is None else found * self.on(before, edges)
+
+        return self._computed(times(edges), times)
+
+    def times_with_loops(self, edges: EdgeSet, before: Tensor) -> Tensor:
+        """Return how often each edge counts if each self-loop counts once, and others as `before`, float32 [num_edges]."""
+
+        def times(edges: EdgeSet) -> Tensor:
+            return torch.where(self.is_loop(edges), 1.0, self.on(before, edges))
+
+        return self._computed(times(edges), times)
 
     def on(self, value: Tensor, edges: EdgeSet) -> Tensor:
         """Return a value on edges, computed again for the edges of another set.
@@ -245,7 +258,7 @@ class EdgeTensors:
             factor = self.on(mask, edges).to(torch.float32)
             return factor if index.times is None else factor * self.on(index.times, edges)
 
-        return replace(index, times=self._computed(times(index.edges), times), without_loops=False)
+        return replace(index, times=self._computed(times(index.edges), times), without_loops=False, chosen=None)
 
     def _landing(self, end: End) -> End:
         """Return the ends of edges at the same vertices, of the edges turned round if need be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from planner.spec import EdgeSet
 BETWEEN = "adds self-loops to edges between vertices of two types, which can have none"
 TWICE = "adds self-loops with values to edges that have some; call remove_self_loops first, or add_remaining_self_loops instead"
 FILL = "gives added self-loops the value {!r}; expected a number, a tensor, or one of {}"
-CHOSEN = "adds or removes self-loops after a mask chose edges; do it before"
+SEVERAL = "adds self-loops beside those of edges that a mask chose; call add_remaining_self_loops instead"
+VECTORS = "adds self-loops with vectors or types to edges that a mask chose; call remove_self_loops and add_self_loops instead"
 
 Attributes = Tensor | None
 
@@ -27,22 +28,22 @@ def removed(tensors: EdgeTensors, index: Index, attributes: Attributes) -> tuple
     """Remove the self-loops. Their rows of `attributes` stay, and count as nothing."""
     if index.without_loops:
         return index, attributes
-    if index.times is not None:
-        raise tensors.refuse(CHOSEN)
     given = as_given(index.edges)
     if index.edges != given and attributes is not None:
         attributes = tensors.on(attributes, given)
-    rest = replace(index, edges=given, times=tensors.times_without_loops(given), without_loops=True)
-    return rest, attributes
+    times = tensors.times_without_loops(given, index.times)
+    return replace(index, edges=given, times=times, without_loops=True, chosen=index.times), attributes
 
 
 def added(tensors: EdgeTensors, index: Index, attributes: Attributes, fill: Any) -> tuple[Index, Attributes]:
     """Add a self-loop to each vertex, beside those that are there."""
     looped = _looped(tensors, index)
     if index.without_loops:
+        if index.chosen is not None:
+            looped = replace(looped, times=tensors.times_with_loops(looped.edges, index.chosen))
         return looped, None if attributes is None else _joined(tensors, index, attributes, fill, all_loops=True)
     if index.times is not None:
-        raise tensors.refuse(CHOSEN)
+        raise tensors.refuse(SEVERAL)
     if attributes is not None:
         raise tensors.refuse(TWICE)
     return replace(looped, times=_one_more(tensors, index.edges)), None
@@ -54,9 +55,10 @@ def added_where_missing(
     """Add a self-loop to each vertex that has none, and keep one loop of each vertex that has some."""
     if index.without_loops:
         return added(tensors, index, attributes, fill)
-    if index.times is not None:
-        raise tensors.refuse(CHOSEN)
     looped = _looped(tensors, index)
+    if index.times is not None:  # a mask chose edges, and those that it left out are no self-loops either
+        looped = replace(looped, times=tensors.times_with_loops(looped.edges, index.times))
+        return looped, None if attributes is None else _with_chosen(tensors, index, attributes, fill)
     if attributes is None or index.edges == looped.edges:  # every vertex has a self-loop in that edge set
         return looped, attributes
     own = _own(tensors, index, attributes, fill)
@@ -110,6 +112,21 @@ def _joined(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any, a
     return torch.where(
         beside(kind > (0 if all_loops else 1), values), _of_loops(tensors, index, attributes, fill), values
     )
+
+
+def _with_chosen(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Tensor:
+    """Return values on edges that a mask chose and on self-loops. A vertex without a chosen one gets the value of `fill`.
+
+    Of several that were chosen, the greatest value is kept, as a graph keeps it.
+    """
+    if attributes.dim() != 1 or not attributes.is_floating_point():
+        raise tensors.refuse(VECTORS)
+    looped, loop = with_loops(index.edges), tensors.is_loop(index.edges).to(torch.float32)
+    chosen = replace(index, times=loop * cast(Tensor, index.times))
+    there = tensors.scatter(tensors.aggregate(loop, index.ends, "sum"), Index(looped, turned=index.turned).ends) > 0
+    own = tensors.scatter(tensors.aggregate(attributes, chosen.ends, "max"), Index(looped, turned=index.turned).ends)
+    own = torch.where(there, own, _of_loops(tensors, index, attributes, fill))
+    return torch.where(tensors.is_loop(looped), own, tensors.on(attributes, looped))
 
 
 def _of_loops(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Any:

@@ -21,13 +21,15 @@ class Index:
         edges: the edge set.
         times: how often each edge counts, float32 [num_edges]: 1 for an edge that a mask chose, 0 for one that it left
             out; None if each counts once.
-        without_loops: if True, all edges but the self-loops count.
+        without_loops: if True, self-loops count as nothing, and all other edges count that `chosen` does not leave out.
+        chosen: if self-loops were removed from edges that a mask chose, how often each edge counted before; else None.
         turned: if True, row 0 has the vertices where edges end, and row 1 those where they begin.
     """
 
     edges: EdgeSet
     times: Tensor | None = None
     without_loops: bool = False
+    chosen: Tensor | None = None
     turned: bool = False
 
     @property
