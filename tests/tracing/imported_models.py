@@ -358,6 +358,25 @@ class Hypergraph(torch.nn.Module):
         return self.node(x, edge_index, hyperedge_attr=x.sin()) + self.edge(x, edge_index, hyperedge_attr=x.cos())
 
 
+class ChosenLoops(torch.nn.Module):
+    """Layers that add self-loops to the edges that a mask chose, where some vertices have self-loops that it left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = torch.nn.ModuleList(pyg.GCNConv(6, 4, improved=kind == 1) for kind in range(3))
+        self.attention = pyg.GATConv(4, 3, edge_dim=2, fill_value="mean")
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, edge_attr: Tensor, edge_type: Tensor
+    ) -> Tensor:
+        masks = [edge_type == kind for kind in range(3)]
+        x = sum(conv(x, edge_index[:, mask], edge_weight[mask]) for conv, mask in zip(self.each, masks, strict=True))
+        x = x.relu() + self.each[0](
+            x.sin() @ self.each[0].lin.weight, edge_index.flip(0)[:, masks[1]], edge_weight[masks[1]]
+        )
+        return self.attention(x, edge_index[:, masks[1]], edge_attr[masks[1]])
+
+
 TRACED = {
     "GroupedDNA": lambda: pyg.Sequential(
         "x, edge_index",
@@ -384,6 +403,7 @@ TRACED = {
     "OwnLayer": OwnLayer,
     "PlainTorch": PlainTorch,
     "Chosen": Chosen,
+    "ChosenLoops": ChosenLoops,
     "ChosenWeights": ChosenWeights,
     "Moved": Moved,
     "OwnAndTheirs": OwnAndTheirs,
@@ -440,8 +460,15 @@ class WeightedLoopsTwice(Refused):
 
 class LoopsOfSome(Refused):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        edge_index, _ = add_self_loops(edge_index[:, edge_weight > 1])  # after a mask chose edges
+        edge_index, _ = add_self_loops(edge_index[:, edge_weight > 1])  # call add_remaining_self_loops instead
         return scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0))
+
+
+class VectorsOfSome(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, edge_type: Tensor) -> Tensor:
+        some = edge_type == 1
+        index, values = add_remaining_self_loops(edge_index[:, some], edge_attr[some])  # with vectors or types
+        return scatter(self.lin(x)[index[0]] * values[:, :1], index[1], 0, x.size(0))
 
 
 class LoopsAfterDropout(Refused):

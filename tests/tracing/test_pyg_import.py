@@ -45,6 +45,7 @@ EDGES = EdgeData(width=2, typed=True)
 WEIGHTED = (
     "PlainTorch",
     "Chosen",
+    "ChosenLoops",
     "ChosenWeights",
     "WithoutLoops",
     "Fills",

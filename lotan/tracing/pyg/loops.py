@@ -117,16 +117,20 @@ def _joined(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any, a
 def _with_chosen(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Tensor:
     """Return values on edges that a mask chose and on self-loops. A vertex without a chosen one gets the value of `fill`.
 
-    Of several that were chosen, the greatest value is kept, as a graph keeps it.
+    A vertex keeps the value of the self-loop that it has without a mask, if the mask chose it, or else the greatest of those
+    that the mask chose. In a graph, the first of these is the greatest of all.
     """
     if attributes.dim() != 1 or not attributes.is_floating_point():
         raise tensors.refuse(VECTORS)
-    looped, loop = with_loops(index.edges), tensors.is_loop(index.edges).to(torch.float32)
-    chosen = replace(index, times=loop * cast(Tensor, index.times))
-    there = tensors.scatter(tensors.aggregate(loop, index.ends, "sum"), Index(looped, turned=index.turned).ends) > 0
-    own = tensors.scatter(tensors.aggregate(attributes, chosen.ends, "max"), Index(looped, turned=index.turned).ends)
+    times = cast(Tensor, index.times)
+    looped, loop = _looped(tensors, index), tensors.is_loop(index.edges).to(torch.float32)
+    chosen = replace(index, times=loop * times)
+    there = tensors.scatter(tensors.aggregate(loop, index.ends, "sum"), looped.ends) > 0
+    greatest = tensors.scatter(tensors.aggregate(attributes, chosen.ends, "max"), looped.ends)
+    values = tensors.on(attributes, looped.edges)
+    own = torch.where(tensors.on(times, looped.edges) > 0, values, greatest)
     own = torch.where(there, own, _of_loops(tensors, index, attributes, fill))
-    return torch.where(tensors.is_loop(looped), own, tensors.on(attributes, looped))
+    return torch.where(tensors.is_loop(looped.edges), own, values)
 
 
 def _of_loops(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Any:
