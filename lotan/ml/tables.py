@@ -23,6 +23,7 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
+from lotan.graph.frames import require_session
 from lotan.graph.spark_names import named
 from lotan.ml.params import GNNParams, GraphParams
 from planner.spec import SPLITS
@@ -61,13 +62,15 @@ def table(given: DataFrame | None, params: GraphParams, what: str) -> DataFrame 
 
 
 def require_frame(what: str, value: object) -> None:
-    """Check that an object is a Spark DataFrame.
+    """Check that an object is a Spark DataFrame whose session still runs.
 
     Raises:
         ConfigurationError: it is another object, or a stream.
+        GraphError: its session was stopped.
     """
     if not isinstance(value, DataFrame):
         raise ConfigurationError(f"{what} is {described(value)}; expected a Spark DataFrame")
+    require_session(value)
     if value.isStreaming:
         raise ConfigurationError(
             f"{what} is a stream, which has no end; expected a Spark DataFrame of rows that are there"

@@ -11,6 +11,7 @@ import pytest
 PROGRAM = """
 import lotan
 from lotan.hosts.spark_session import SparkSettings, open_spark
+from lotan.ml import GNNClassifier
 
 opened = open_spark(SparkSettings("local[1]"))
 spark = opened.session
@@ -32,6 +33,7 @@ for restarted in (False, True):
         "save": lambda: graph.save("nowhere"),
         "predict": run.predict,
         "fit": lotan.Trainer(lotan.nn.GCN(1, 2, 1, 2), graph, epochs=1, progress=False).fit,
+        "estimator": lambda: GNNClassifier(epochs=1).setEdges(edges).fit(vertices),
         "explain": lotan.Trainer(lotan.nn.GCN(1, 2, 1, 2), fresh, epochs=1).explain,
     }.items():
         try:
