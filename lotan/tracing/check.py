@@ -23,6 +23,7 @@ from lotan.tracing.foreign_draws import no_foreign_draws
 from lotan.tracing.learned import VertexNumbers, counts_of_rows, rows_for
 from lotan.tracing.outputs import joined
 from lotan.tracing.pyg import Importer
+from lotan.tracing.pyg.layers import samples_for_own_loss
 from lotan.tracing.running import run_calls
 from lotan.tracing.samples import SAMPLE_EDGES, SAMPLE_VERTICES, Sample, sample_by_type, sample_graph
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, number_of_types
@@ -176,7 +177,8 @@ def _differences(
         with nullcontext() if alike else _WithoutDraws(), VertexNumbers(counts):
             return torch.func.functional_call(model, theirs, arguments, keywords)
 
-    with _unchanging(model, theirs), no_foreign_draws(f"{type(model).__name__}: forward", run):
+    samples = filter(samples_for_own_loss, model.modules())
+    with _unchanging(model, theirs), no_foreign_draws(f"{type(model).__name__}: forward", run, samples):
         expected = run()
     if spec.further:
         expected, _ = joined(expected, [name for name, _ in spec.further], ModelError)

@@ -85,6 +85,12 @@ def super_gat_conv(
     return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
 
 
+def samples_for_own_loss(module: torch.nn.Module) -> bool:
+    """Return True for a SuperGATConv, which samples edges that its output does not depend on, see `super_gat_conv`."""
+    kind = type(module)
+    return kind.__name__ == "SuperGATConv" and kind.__module__.startswith("torch_geometric.")
+
+
 def cheb_conv(
     tensors: EdgeTensors,
     original: Any,
