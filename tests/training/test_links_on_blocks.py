@@ -334,7 +334,7 @@ class Dropping(Product):
 
 
 def test_what_workers_cannot_do_is_refused_before_work_starts() -> None:
-    task, given = lotan.LinkPrediction(Dropping()), lotan.Graph(*tables())
+    task, given = lotan.LinkPrediction(Dropping(), negatives=5), lotan.Graph(*tables())
     trainer = lotan.Trainer(Relational(), given, task=task, engine="blocks", regime=REGIME)
     with pytest.raises(ModelError, match="the decoder Dropping cannot be written down"):
         assert trainer.plan
