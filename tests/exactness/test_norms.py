@@ -222,7 +222,7 @@ def test_models_of_a_batch_have_the_bits_that_they_have_alone():
 def test_one_vertex_has_no_variance():
     """As in torch, and the layer is named."""
     drawn = sample(seed=0, vertices=1, edges=0, weighted=False)
-    with pytest.raises(ModelError, match=r"layer 'norm', 'other'.*the graph has 1.*at least 2"):
+    with pytest.raises(ModelError, match=r"layer 'norm', layer 'other'.*the graph has 1.*at least 2"):
         trained(model_of("BatchNorm1d"), drawn)
     trained(model_of("GraphNorm"), drawn)  # whose variance of one row is 0
 
