@@ -79,7 +79,7 @@ def traced(
         require_one_kind(graph)
         width += not sees_labels(graph)
         given["label_rate"] = config.label_rate
-    elif config is not None and config.label_rate != TrainerConfig.label_rate:
+    elif config is not None and config.label_rate not in (0.0, TrainerConfig.label_rate):  # 0 shows none
         raise ConfigurationError(
             f"label_rate is {config.label_rate}, but the model takes no labels as input, as "
             "forward(x, y, edge_index, label_mask) does; leave it out"
