@@ -15,15 +15,15 @@ import torch_geometric.nn as pyg
 import lotan
 from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
-from lotan.engines.base import Pass
+from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import GraphError, ModelError
 from lotan.graph.arrays import GraphArrays
 from lotan.links.decoders import LinkedModel, make_decoder
 from lotan.links.examples import link_graph
-from lotan.links.local_pass import train_on_pairs
 from lotan.links.pairs import Pairs, score
 from lotan.links.ranks import rank
+from lotan.links.training_pass import train_on_pairs
 from lotan.planning.learned import draw_rows
 from lotan.stages.randomness import Randomness
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
@@ -144,7 +144,11 @@ def in_memory(asked: lotan.Trainer, folder: Path) -> dict[str, torch.Tensor]:
                 return score(decoder, out, [placed], links, TASK.loss)
 
             a_pass = Pass(batch.epoch, weights_of(linked), config.seed, batch=batch.number)
-            found = train_on_pairs(engine, plan, a_pass, scored).gradients
+
+            def pass_of(a_pass: Pass = a_pass) -> Outcome:
+                return run(engine, plan, plan.train, a_pass)
+
+            found = train_on_pairs(engine, pass_of, scored).gradients
             for name, parameter in linked.named_parameters():
                 gradient = found.get(name)
                 if gradient is not None and not gradient.is_sparse:

@@ -19,8 +19,8 @@ from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.keys import CurveKeys, create_keys, keyed_endpoint
 from messenger.settings import Settings
 from tests.messenger.network import QUICK, Background, job
-from tests.messenger.numpy_handler import DEADLINE, ROWS, WIDTH, chunks, wait_until, weight
-from tests.messenger.test_chaos import COUNT, HELD, Cluster, expected, held, sums
+from tests.messenger.numpy_handler import DEADLINE, ROWS, WIDTH, chunks, wait_until, weight, who_holds
+from tests.messenger.test_chaos import COUNT, HELD, Cluster, expected, sums
 
 pytestmark = [
     pytest.mark.spark,
@@ -112,7 +112,7 @@ def test_a_worker_killed_in_the_middle_of_a_group(jvm: JvmDealers, cluster: Clus
     cluster.workers("w0", "w1")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     returned = Background(lambda: list(rows(jvm.pipe(cluster.endpoint, job(0), chunks(0, COUNT)))))
-    cluster.kill(held(tmp_path))
+    cluster.kill(who_holds(tmp_path))
     check(returned.result(), 0)
     assert sums(cluster, 0) == expected(0)
 
