@@ -79,7 +79,7 @@ def require_flags(owner: str, **flags: Any) -> None:
 
 
 A_GRAPH = 'a lotan.Graph, such as lotan.Graph.read("digits"), or lotan.Graph.from_pyg(data) of a PyG object'
-"""What to say of something else than a graph."""
+"""The object that an error asks for where a graph was expected."""
 
 
 def require_kind(owner: str, name: str, value: Any, kind: type, expected: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -24,6 +25,8 @@ from lotan.stages.draws import Randomness
 from lotan.tables.pipeline import RowPipeline
 from planner.physical import Plan
 from planner.regime import hops_of_plan
+
+T = TypeVar("T")
 
 PassOf = Callable[[int], Pass]
 """A function from the number of a mini-batch in its epoch to its pass."""
@@ -43,6 +46,53 @@ class Prepared:
     sample_seconds: float = 0.0  # drawing edges
     load_seconds: float = 0.0  # copying rows and making matrices
     wait_seconds: float = 0.0  # the computation waited for a batch; on blocks, the driver for its result
+
+    def counted(self, sample: Sample) -> None:
+        """Count a batch by its sample."""
+        self.batches += 1
+        self.vertices += len(sample.rows)
+        self.edges += len(sample.edges)
+
+    def drawn(self, draw: Callable[[], Sample]) -> Sample:
+        """Draw a batch, and count it and the seconds that it takes."""
+        started = time.perf_counter()
+        sample = draw()
+        self.counted(sample)
+        self.sample_seconds += time.perf_counter() - started
+        return sample
+
+    def loaded(self, load: Callable[[], LoadedGraph]) -> LoadedGraph:
+        """Load a batch, and count the seconds that it takes."""
+        started = time.perf_counter()
+        found = load()
+        self.load_seconds += time.perf_counter() - started
+        return found
+
+    def ahead(self, thread: ThreadPoolExecutor, prepare: Callable[[int], T], count: int) -> Iterator[T]:
+        """Yield what a function returns for the numbers 0, 1, ... and count the seconds of waiting for it.
+
+        Args:
+            thread: The thread that calls it, for some numbers ahead.
+            prepare: The function.
+            count: The number of calls.
+        """
+        waiting: deque[Future[T]] = deque()
+        for number in range(count + BATCHES_AHEAD):
+            if number < count:
+                waiting.append(thread.submit(prepare, number))
+            if number >= BATCHES_AHEAD:
+                yield self._waited_for(waiting.popleft())
+
+    def _waited_for(self, future: Future[T]) -> T:
+        started = time.perf_counter()
+        found = future.result()
+        self.wait_seconds += time.perf_counter() - started
+        return found
+
+
+def preparing_thread() -> ThreadPoolExecutor:
+    """Return the thread that prepares batches. It computes on one core, beside the batch that is trained on."""
+    return ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
 
 
 class TrainingBatches(Protocol):
@@ -105,9 +155,7 @@ class Batches:
         self._kept: dict[int, Sample] = {}  # the batches of the first epoch, if later ones may have them again
         self.rows: RowPipeline | None = None  # the learned rows of batches, if they lie in tables
         self._opened = ExitStack()
-        self._thread = self._opened.enter_context(
-            ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
-        )
+        self._thread = self._opened.enter_context(preparing_thread())
 
     def of_epoch(self, epoch: int, drawn_as: int | None = None, first: int = 0) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order.
@@ -196,7 +244,7 @@ class Batches:
         if batch not in self._kept:
             self._kept[batch] = self._sampled(drawn_as, batch)
         else:
-            self._counted(self._kept[batch])
+            self.prepared.counted(self._kept[batch])
         return self._loaded(self._kept[batch], self._loader)
 
     def _sampled(self, epoch: int, batch: int) -> Sample:
@@ -205,23 +253,11 @@ class Batches:
 
     def _drawn(self, epoch: int, batch: int, draw: Callable[[Randomness], Sample]) -> Sample:
         """Draw a batch, and measure it."""
-        started = time.perf_counter()
-        sample = draw(Randomness(self._regime.seed, epoch, batch=batch))
-        self._counted(sample)
-        self.prepared.sample_seconds += time.perf_counter() - started
-        return sample
-
-    def _counted(self, sample: Sample) -> None:
-        self.prepared.batches += 1
-        self.prepared.vertices += len(sample.rows)
-        self.prepared.edges += len(sample.edges)
+        return self.prepared.drawn(lambda: draw(Randomness(self._regime.seed, epoch, batch=batch)))
 
     def _loaded(self, sample: Sample, loader: BatchLoader) -> LoadedGraph:
         """Load a batch for the plan of a loader, and measure it."""
-        started = time.perf_counter()
-        loaded = loader.load(sample)
-        self.prepared.load_seconds += time.perf_counter() - started
-        return loaded
+        return self.prepared.loaded(lambda: loader.load(sample))
 
     def _targets(self, epoch: int) -> list[Positions]:
         """Return the targets of each batch of an epoch. They are put in order once an epoch."""

@@ -42,6 +42,7 @@ from planner.neighbours import orders_neighbours
 from planner.orders.division import EDGE_BYTES, Sizes, divide
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
+from planner.scratch import NUMBER_BYTES
 from planner.shares import DRIVER_BYTES
 from planner.spec import LossSpec
 from planner.statistics import Profile, Statistics
@@ -55,8 +56,6 @@ READ_BYTES = 96 << 20
 SCORE_PRODUCTS = 3  # products of matrices for a score: itself, and the gradients of both ends
 SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the gradient
 STEP_OPERATIONS = 4  # on each number of a row and its state: read, summed, changed, written
-
-NUMBER = 4  # bytes
 
 
 def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None) -> Job:
@@ -268,9 +267,9 @@ def _stored(
     states = len(ROW_STATES.get(type(config.optimizer).__name__, ()))
     sizes = Sizes(
         vertices=summary.vertices,
-        rows=summary.vertices * sum(learned.values()) * NUMBER * (1 + states),
+        rows=summary.vertices * sum(learned.values()) * NUMBER_BYTES * (1 + states),
         links=RECORD * summary.training,
-        features=0 if features is None else NUMBER * features.rows.size,
+        features=0 if features is None else NUMBER_BYTES * features.rows.size,
         messages=job.statistics.edges if regime.fanouts else 0,
     )
     whole = _evaluation(job, config) if regime.fanouts else None

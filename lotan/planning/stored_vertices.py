@@ -17,8 +17,7 @@ from lotan.storage.stored_vertices import StoredVertices
 from planner.neighbours import orders_neighbours
 from planner.orders.vertex_division import VertexDivision, VertexSizes, divide_vertices
 from planner.regime import Sampling
-
-NUMBER = 4  # bytes
+from planner.scratch import NUMBER_BYTES
 
 
 def with_stored_vertices(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
@@ -76,7 +75,7 @@ def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
         vertices=len(arrays.ids),
         edges=len(arrays.src),
         examples=len(examples_of(arrays)),
-        row_bytes=NUMBER * arrays.features.shape[1],
+        row_bytes=NUMBER_BYTES * arrays.features.shape[1],
     )
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:

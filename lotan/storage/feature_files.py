@@ -17,11 +17,10 @@ from lotan.storage.partitioned_graph import DIVISION, division_of
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles, versions_of
 from planner.chunks import PART_BYTES
+from planner.scratch import NUMBER_BYTES
 
 FEATURES, MANIFEST = "features", "features.json"
 """The folder of the files, and the list of them with their checksums, which is written last."""
-
-NUMBER = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def open_features(folder: Path, features: StoredFeatures, placement: Placement) 
     if known is not None and {name: known[name] for name in names if name in known} == wanted and _are_there(files):
         files.versions = versions_of(known["versions"])
         return files, False
-    check_room(folder, NUMBER * features.rows.size, "the features")
+    check_room(folder, NUMBER_BYTES * features.rows.size, "the features")
     (folder / MANIFEST).unlink(missing_ok=True)
     for partition in range(placement.partitions):
         files.write(partition, 0, [_gathered(features, placement, partition)])
@@ -80,14 +79,14 @@ def _are_there(files: RowFiles) -> bool:
         sizes = [files.path(number, 0).stat().st_size for number in range(placement.partitions)]
     except OSError:
         return False
-    return sizes == [NUMBER * width * placement.count(number) for number in range(placement.partitions)]
+    return sizes == [NUMBER_BYTES * width * placement.count(number) for number in range(placement.partitions)]
 
 
 def _gathered(features: StoredFeatures, placement: Placement, partition: int) -> torch.Tensor:
     """Return the features of a partition in the order of positions, read a part at a time."""
     count, width = placement.count(partition), features.rows.shape[1]
     found = torch.empty(count, width)
-    length = max(1, PART_BYTES // (NUMBER * max(1, width)))
+    length = max(1, PART_BYTES // (NUMBER_BYTES * max(1, width)))
     for start in range(0, count, length):
         some = np.arange(start, min(start + length, count))
         found[start : start + len(some)] = features.of(placement.rows(placement.first(partition) + some))

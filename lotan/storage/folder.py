@@ -83,6 +83,12 @@ def _sweep(parent: Path) -> None:
             os.close(descriptor)
 
 
+def missing_bytes(folder: Path, size: int) -> int:
+    """Return the bytes of a storage of some size that are still to be written at most. What an earlier run left is there."""
+    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return max(0, size - there)
+
+
 def check_room(folder: Path, size: int, of: str) -> None:
     """Check that a folder has room, before the first byte is written.
 

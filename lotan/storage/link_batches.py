@@ -6,10 +6,9 @@ For an encoder, neighbours are drawn among the vertices in memory too, along any
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 
 from lotan.batches.draws import order_words
 from lotan.batches.loader import BatchLoader, Elsewhere
-from lotan.batches.sampler import Sampler
-from lotan.batches.schedule import Prepared
+from lotan.batches.sampler import Sample, Sampler
+from lotan.batches.schedule import Prepared, preparing_thread
 from lotan.engines.local.batch_graph import load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.graph import Graph
@@ -26,7 +25,7 @@ from lotan.graph.arrays import Ids, Positions
 from lotan.graph.row_keys import vertex_keys
 from lotan.links.examples import Links, edges_of_links
 from lotan.links.pairs import DESTINATIONS, SOURCES, Pairs, Side
-from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
+from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.stages.programs import make_program
 from lotan.stages.randomness import Randomness, random_words
@@ -160,7 +159,7 @@ class SampledSet:
         of_set: The set.
         buffer: The buffer, which holds the partitions of the set.
         ids: The ids of all vertices, ascending.
-        sampled: What is sampled, and how.
+        sampled: The way in which batches are sampled.
     """
 
     def __init__(
@@ -190,17 +189,16 @@ class SampledSet:
             of: The seed, the epoch and the batch.
             prepared: The counts, to which it is added.
         """
-        started, without = time.perf_counter(), None
-        if self._without is not None:
-            order, first = self._without
-            without = order[first[links.start] : first[links.stop]]
-        sample = self._sampler.sample(self._memory.numbers(ends), self._fanouts, of, without)
-        drawn = time.perf_counter()
-        loaded = self._loader.load(sample)
-        prepared.edges += len(sample.edges)
-        prepared.sample_seconds += drawn - started
-        prepared.load_seconds += time.perf_counter() - drawn
-        return loaded
+
+        def draw() -> Sample:
+            without = None
+            if self._without is not None:
+                order, first = self._without
+                without = order[first[links.start] : first[links.stop]]
+            return self._sampler.sample(self._memory.numbers(ends), self._fanouts, of, without)
+
+        sample = prepared.drawn(draw)
+        return prepared.loaded(lambda: self._loader.load(sample))
 
 
 class PlainSet:
@@ -216,10 +214,9 @@ class PlainSet:
 
     def load(self, ends: Positions, links: slice, of: Randomness, prepared: Prepared) -> LoadedGraph:
         """Return the ends of links, and negatives, as a graph without edges, see `SampledSet.load`."""
-        started = time.perf_counter()
-        loaded = self._loader.load(ends, self._buffer.rows(ends))
-        prepared.load_seconds += time.perf_counter() - started
-        return loaded
+        prepared.batches += 1
+        prepared.vertices += len(ends)
+        return prepared.loaded(lambda: self._loader.load(ends, self._buffer.rows(ends)))
 
 
 @dataclass(frozen=True)
@@ -267,7 +264,7 @@ class StoredLinkBatches:
         self._graph, self._buffer, self._ids, self._loader = graph, buffer, ids, loader
         self._regime, self._task = regime, task
         self.prepared = Prepared()
-        self._thread = ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
+        self._thread = preparing_thread()
 
     def of_epoch(self, epoch: int, order: EdgeOrder) -> Iterator[Batch]:
         """Yield the batches of an epoch. The rows of a batch are in the buffer until the next one is asked for.
@@ -282,13 +279,8 @@ class StoredLinkBatches:
             if not len(found.records):
                 continue
             batches = SetOfLinks(found, InMemory(self._graph.placement, found.held), self._graph_of(found))
-            waiting: deque[Future[Batch]] = deque()
-            for number in range(-(-len(found.records) // size)):
-                waiting.append(self._thread.submit(self._prepare, batches, epoch, number))
-                if len(waiting) > BATCHES_AHEAD:
-                    yield self._taken(waiting)
-            while waiting:
-                yield self._taken(waiting)
+            prepare = partial(self._prepare, batches, epoch)
+            yield from self.prepared.ahead(self._thread, prepare, -(-len(found.records) // size))
             self._buffer.changed()
 
     def _graph_of(self, of_set: LinkSet) -> PlainSet | SampledSet:
@@ -296,12 +288,6 @@ class StoredLinkBatches:
             return PlainSet(self._loader, self._buffer)
         started = time.perf_counter()
         found = SampledSet(self._graph, of_set, self._buffer, self._ids, self._loader)
-        self.prepared.wait_seconds += time.perf_counter() - started
-        return found
-
-    def _taken(self, waiting: deque[Future[Batch]]) -> Batch:
-        started = time.perf_counter()
-        found = waiting.popleft().result()
         self.prepared.wait_seconds += time.perf_counter() - started
         return found
 
@@ -315,8 +301,6 @@ class StoredLinkBatches:
         ends = pairs.ends
         self.prepared.sample_seconds += time.perf_counter() - started
         graph = of.graph.load(ends, links, Randomness(self._regime.seed, epoch, batch=batch), self.prepared)
-        self.prepared.batches += 1
-        self.prepared.vertices += graph.chunks.rows
         return Batch(batch, graph, pairs.among(ends), links.stop - links.start)
 
     def close(self) -> None:

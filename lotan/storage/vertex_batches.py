@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
-import torch
 
 from lotan.batches.draws import Positions
 from lotan.batches.examples import batches_of_epoch
 from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
-from lotan.batches.schedule import PassOf, Prepared
+from lotan.batches.schedule import PassOf, Prepared, preparing_thread
 from lotan.engines.base import Outcome, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph import Graph
 from lotan.memory.trim import give_back_freed
-from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
+from lotan.settings.regimes import MiniBatch
 from lotan.stages.draws import Randomness
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.partitioned_graph import PartitionedGraph
@@ -100,24 +97,16 @@ class SetBatches:
         of = Randomness(regime.seed, epoch)
         self.targets = batches_of_epoch(memory.numbers(of_set.targets), arrays.keys, regime.batch_size, of)
 
-    def prepare(self, number: int, prepared: Prepared) -> LoadedGraph:
+    def prepare(self, prepared: Prepared, number: int) -> LoadedGraph:
         """Sample a batch and load it.
 
         Args:
-            number: The number of the batch in its set.
             prepared: The counts, to which it is added.
+            number: The number of the batch in its set.
         """
-        started = time.perf_counter()
         of = Randomness(self._seed, self._epoch, batch=self.of_set.first + number)
-        sample = self._sampler.sample(self.targets[number], self._fanouts, of)
-        drawn = time.perf_counter()
-        loaded = self._loader.load(sample)
-        prepared.batches += 1
-        prepared.vertices += len(sample.rows)
-        prepared.edges += len(sample.edges)
-        prepared.sample_seconds += drawn - started
-        prepared.load_seconds += time.perf_counter() - drawn
-        return loaded
+        sample = prepared.drawn(lambda: self._sampler.sample(self.targets[number], self._fanouts, of))
+        return prepared.loaded(lambda: self._loader.load(sample))
 
 
 class StoredVertexBatches:
@@ -152,7 +141,7 @@ class StoredVertexBatches:
         self._regime, self._chunk_rows, self._both = regime, chunk_rows, both
         self._examples = np.sort(graph.placement.positions(examples))
         self._after = ExitStack()
-        self._thread = ThreadPoolExecutor(1, "lotan-batches", initializer=torch.set_num_threads, initargs=(1,))
+        self._thread = preparing_thread()
 
     def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each, see `Batches.outcomes`.
@@ -182,13 +171,8 @@ class StoredVertexBatches:
                 self._chunk_rows,
                 self._both,
             )
-            waiting: deque[Future[LoadedGraph]] = deque()
-            for number in range(len(batches.targets)):
-                waiting.append(self._thread.submit(batches.prepare, number, self.prepared))
-                if len(waiting) > BATCHES_AHEAD:
-                    yield self._taken(waiting)
-            while waiting:
-                yield self._taken(waiting)
+            prepare = partial(batches.prepare, self.prepared)
+            yield from self.prepared.ahead(self._thread, prepare, len(batches.targets))
 
     def figures(self) -> dict[str, float]:
         """Return what was prepared and read, as plain data for the report."""
@@ -207,9 +191,3 @@ class StoredVertexBatches:
         self._thread.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
         self._after.close()
-
-    def _taken(self, waiting: deque[Future[LoadedGraph]]) -> LoadedGraph:
-        started = time.perf_counter()
-        found = waiting.popleft().result()
-        self.prepared.wait_seconds += time.perf_counter() - started
-        return found

@@ -31,7 +31,7 @@ from lotan.stages.metrics import metrics, statistics_of_links
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.feature_files import open_features
-from lotan.storage.folder import check_room, claimed_storage
+from lotan.storage.folder import check_room, claimed_storage, missing_bytes
 from lotan.storage.link_batches import RowLoader, Sampled, StoredLinkBatches, types_of
 from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.placement import Placement
@@ -140,8 +140,10 @@ class StoredLinkPasses(Passes):
         self._evaluation = job.plan
         self._loader = RowLoader(job.plan, ids, graph.placement, config.chunk_rows)
         self._whole = WholeGraph(job, graph, buffer, config) if config.regime.fanouts else None
-        loader: RowLoader | Sampled = RowLoader(plan, ids, graph.placement, config.chunk_rows)
-        if self._whole is not None:
+        loader: RowLoader | Sampled
+        if self._whole is None:
+            loader = RowLoader(plan, ids, graph.placement, config.chunk_rows)
+        else:
             fanouts = config.regime.fanouts[: hops_of_plan(plan)]
             loader = Sampled(plan, fanouts, job.both, excludes_targets(config.task), config.chunk_rows)
         self._batches = StoredLinkBatches(graph, buffer, ids, loader, config.regime, config.task)
@@ -325,7 +327,9 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
     with ExitStack() as opened:
         folder = opened.enter_context(claimed_storage(stored.folder))
         check_room(
-            folder, _missing_bytes(folder, stored), "the links, the features and three versions of the learned rows"
+            folder,
+            missing_bytes(folder, stored.disk_bytes),
+            "the links, the features and three versions of the learned rows",
         )
         division, ids = stored.division, stored.reader.ids
         graph, _ = open_partitioned(folder, stored.reader, stored.summary, division.partitions, stored.seed)
@@ -363,12 +367,6 @@ def _refuse_old_checkpoint(config: TrainerConfig) -> None:
             f"{config.checkpoint_dir} holds the checkpoint of an earlier run, whose rows lie in files that a new run would "
             "overwrite; go on from it with resume=True, or name another directory"
         )
-
-
-def _missing_bytes(folder: Path, stored: Stored) -> int:
-    """Return the bytes that are still to be written at most. What an earlier run left counts as written."""
-    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return max(0, stored.disk_bytes - there)
 
 
 def _write_first(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import torch
 
@@ -15,10 +14,9 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.feature_files import StoredFeatures, open_features
-from lotan.storage.folder import check_room, claimed_storage
+from lotan.storage.folder import check_room, claimed_storage, missing_bytes
 from lotan.storage.partitioned_graph import EdgeReader, open_partitioned
 from lotan.storage.set_graph import VertexRows
-from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_batches import StoredVertexBatches
 
 
@@ -35,7 +33,7 @@ def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches
     division, examples = stored.division, examples_of(arrays)
     with ExitStack() as opened:
         folder = opened.enter_context(claimed_storage(stored.folder))
-        check_room(folder, _missing_bytes(folder, stored), "the features and the edges")
+        check_room(folder, missing_bytes(folder, stored.disk_bytes), "the features and the edges")
         digest, reader = fingerprint(job.graph), EdgeReader(arrays)
         first = examples if division.order == "cached_nodes" else None
         graph, _ = open_partitioned(folder, reader, reader.summary(digest), division.partitions, stored.seed, first)
@@ -50,9 +48,3 @@ def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches
         )
         batches.on_close(opened.pop_all())
         return batches
-
-
-def _missing_bytes(folder: Path, stored: StoredVertices) -> int:
-    """Return the bytes that are still to be written at most. What an earlier run left counts as written."""
-    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return max(0, stored.disk_bytes - there)

@@ -83,10 +83,7 @@ class Division:
 
     def graph_bytes(self, sizes: Sizes) -> int:
         """Return the estimated bytes of the graph of a set, from which an encoder's batches are sampled."""
-        if not sizes.messages:
-            return 0
-        share = self.capacity / self.partitions
-        return int(VERTEX_BYTES * share * sizes.vertices + EDGE_BYTES * min(1.0, UNEVEN * share**2) * sizes.messages)
+        return set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.messages) if sizes.messages else 0
 
     def bytes(self, sizes: Sizes) -> int:
         """Return the estimated bytes in memory: the buffer, the links of a set, and an evaluation."""
@@ -98,6 +95,17 @@ class Division:
     def __str__(self) -> str:
         groups = f", in {self.groups} groups" if self.order == "comet" else ""
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{groups}"
+
+
+def set_graph_bytes(share: float, vertices: int, edges: int) -> int:
+    """Return the estimated bytes of the graph of a set of partitions.
+
+    Args:
+        share: The share of the partitions that are in the set.
+        vertices: The number of all vertices.
+        edges: The number of all edges.
+    """
+    return int(VERTEX_BYTES * share * vertices + EDGE_BYTES * min(1.0, UNEVEN * share**2) * edges)
 
 
 def divide(order: OrderName, sizes: Sizes, room: int) -> Division:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.orders.cached_nodes import cached_nodes
-from planner.orders.division import BLOCK, EDGE_BYTES, UNEVEN, VERTEX_BYTES
+from planner.orders.division import BLOCK, set_graph_bytes
 from planner.orders.each_once import each_once
 from planner.orders.order import VertexOrder
 
@@ -56,9 +56,8 @@ class VertexDivision:
 
     def bytes(self, sizes: VertexSizes) -> int:
         """Return the estimated bytes in memory: the buffer, and the graph of a set."""
-        share = self.capacity / self.partitions
-        edges = min(1.0, UNEVEN * share**2) * sizes.edges
-        return self.buffer_bytes(sizes) + int(VERTEX_BYTES * share * sizes.vertices + EDGE_BYTES * edges)
+        of_set = set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.edges)
+        return self.buffer_bytes(sizes) + of_set
 
     def __str__(self) -> str:
         first = f", {self.training} of them with all training vertices" if self.order == "cached_nodes" else ""
