@@ -46,26 +46,33 @@ def is_watched_as_a_whole(path: PurePath) -> bool:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that is there now, as printable names."""
+    """All that is there now.
 
+    Attributes:
+        processes: child processes, also those whose command line cannot be read yet because they have only just been started.
+        found: everything else, as printable names.
+    """
+
+    processes: frozenset[psutil.Process]
     found: frozenset[str]
 
     @classmethod
     def take(cls) -> Snapshot:
-        return cls(frozenset([*_processes(), *_sockets(), *_files(), *_frames()]))
+        return cls(frozenset(_children()), frozenset([*_sockets(), *_files(), *_frames()]))
 
     def leaks_since(self, deadline: float = 5.0) -> list[str]:
         """What is there beyond this snapshot, once what is on its way out has had `deadline` seconds to go."""
         end = time.monotonic() + deadline
-        while leaked := sorted(self.take().found - self.found):
+        while leaked := self._beyond(self.take()):
             if time.monotonic() > end:
                 return leaked
             threading.Event().wait(0.05)
         return []
 
-
-def _processes() -> list[str]:
-    return [f"process {child.pid}: {line}" for child in _children() if (line := _command_line(child))]
+    def _beyond(self, later: Snapshot) -> list[str]:
+        started = later.processes - self.processes
+        processes = [f"process {child.pid}: {line}" for child in started if (line := _command_line(child))]
+        return sorted([*processes, *(later.found - self.found)])
 
 
 def _children() -> list[psutil.Process]:
