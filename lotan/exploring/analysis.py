@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from math import inf
+from typing import Any
 
 import torch
 
@@ -216,7 +217,8 @@ def total_lines(totals: Sequence[Measure]) -> list[str]:
     """Return the table of whole passes."""
     lines = ["== measured ==", f"{'':<28}{'estimated':>12}{'measured':>12}"]
     for one in totals:
-        mark = f"  ! {one.times:.1f} times" if one.times > OFF else ""
+        off = "none was expected" if one.times == inf else f"{one.times:.1f} times"
+        mark = f"  ! {off}" if one.times > OFF else ""
         estimated = "-" if one.estimated is None else _said(one.unit, one.estimated)
         lines.append(f"{one.what:<28}{estimated:>12}{_said(one.unit, one.measured):>12}{mark}")
     return lines
@@ -263,13 +265,17 @@ def _said(unit: str, value: float) -> str:
     return duration(value) if unit == "seconds" else size(round(value))
 
 
+def totals_data(totals: Sequence[Measure]) -> list[dict[str, Any]]:
+    """Return measures of whole passes or epochs as plain data."""
+    return [{**asdict(one), "off": one.times > OFF} for one in totals]
+
+
 def analysis_data(found: Analysis) -> Measured:
     """Return the analysis as plain data."""
-    totals = [{**asdict(one), "off": one.times > OFF} for one in found.totals]
     steps = {
         name: [{one.what: one.measured for one in measures} | {"off": [one.what for one in _off(measures, ran)]}
                for measures in ran.steps]
         for name, ran in found.passes.items()
     }  # fmt: skip
     own = {name: ran.own for name, ran in found.passes.items() if ran.own is not None}
-    return Measured(totals, steps, own)
+    return Measured(totals_data(found.totals), steps, own)

@@ -16,6 +16,7 @@ from lotan.links.pairs import SCORES
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
+from lotan.storage.disk_schedule import DiskSchedule
 from lotan.storage.stored import Stored
 from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
@@ -92,6 +93,12 @@ class Job:
         if self.stored is not None:
             return self.stored.summary.validation
         return self.graph.labels.labelled[SPLITS.index("val")]
+
+    @property
+    def schedule(self) -> DiskSchedule | None:
+        """The schedule of an epoch that trains from a disk; None: it trains in memory."""
+        in_parts = self.stored or self.stored_vertices
+        return None if in_parts is None else in_parts.schedule(self.epoch_seconds)
 
     def learned(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return what an optimizer trains: the model, with the decoder of a link task."""

@@ -6,6 +6,7 @@ docs/developing/architecture.md follows an epoch and names the file to read at e
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 import weakref
@@ -23,7 +24,8 @@ from lotan.borders import spark_translated, translated
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError
 from lotan.exploring.alternatives import alternative_data, alternative_lines, alternatives
-from lotan.exploring.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze
+from lotan.exploring.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze, total_lines, totals_data
+from lotan.exploring.epochs import NOT_COUNTED, measures_of_epochs
 from lotan.graph import Graph
 from lotan.links.decoders import Decoder
 from lotan.memory.watch import MemoryWatch
@@ -172,34 +174,57 @@ class Trainer:
             raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
         if runs and not (isinstance(analyze, int) and analyze >= 1):
             raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
-        if (runs or alternatives) and self.job.decoder is not None:
-            raise ConfigurationError(
-                f"{'analyze' if runs else 'alternatives'} measures or compares passes of models that predict labels, and the "
-                "task is LinkPrediction: leave it out"
-            )
-        if (runs or alternatives) and self.job.batch is not None:
-            asked = "analyze" if runs else "alternatives"
-            raise ConfigurationError(
-                f"{asked} measures or compares passes over the whole graph, but regime is MiniBatch; leave {asked} out, or use "
-                "regime=lotan.FullBatch()"
-            )
+        self._refuse_more(runs, alternatives, format)
+        if runs and self.job.batch is not None:
+            return self._with_epochs(format, stage, EPOCHS if analyze is True else analyze)
         if runs or alternatives:
             return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():
             return self._explained(format, stage)
 
+    def _refuse_more(self, runs: bool, alternatives: bool, format: Format) -> None:
+        """Refuse to measure or compare what has no passes over the whole graph, in a form that it has not."""
+        if self.job.batch is not None and alternatives:
+            raise ConfigurationError(
+                "alternatives compares passes over the whole graph, but regime is MiniBatch; leave alternatives out, or use "
+                "regime=lotan.FullBatch()"
+            )
+        if self.job.batch is not None and runs and format not in ("text", "json"):
+            raise ConfigurationError(
+                f"analyze of a regime MiniBatch goes with format 'text' or 'json', not {format!r}; leave one of both out"
+            )
+        if self.job.batch is None and self.job.decoder is not None and (runs or alternatives):
+            raise ConfigurationError(
+                f"{'analyze' if runs else 'alternatives'} measures or compares passes of models that predict labels, and the "
+                "task is LinkPrediction: leave it out"
+            )
+
     def _explained(self, format: Format, stage: PlanStage | None) -> str:
         """Return the plan that trains. As text, a mini-batch is followed by the evaluation on the whole graph."""
         shown = PlanView(self.job.shown).explain(format, stage)
+        schedule = self.job.schedule
+        if format == "json" and schedule is not None:
+            return json.dumps(json.loads(shown) | {"storage": schedule.data()}, indent=2)
         if self.job.batch is None or format != "text" or stage in ("logical", "rewritten"):
             return shown
         stored = self.job.stored
         if stored is None or stored.sizes.messages:  # the evaluation of learned rows alone is ranks of these rows
             shown = f"{shown}\n{evaluation_text(self.job.planned)}"
-        in_parts = stored or self.job.stored_vertices
-        if in_parts is None:
-            return shown
-        return "\n".join([shown, *in_parts.lines(self.job.epoch_seconds, whole=stage is not None), ""])
+        return shown if schedule is None else "\n".join([shown, *schedule.lines(whole=stage is not None), ""])
+
+    @spark_translated()
+    def _with_epochs(self, format: Format, stage: PlanStage | None, epochs: int) -> str:
+        """Return the plan of mini-batches beside what epochs of a copy of the model have taken."""
+        given = {item.name: getattr(self.config, item.name) for item in fields(self.config)}
+        alone = {"checkpoint_dir": None, "resume": False, "resume_with": None, "storage_dir": None}
+        given |= {**alone, "log_dir": None, "mlflow": False, "checkpoint_batches": None, "patience": None}
+        given |= {"epochs": NOT_COUNTED + epochs, "progress": False}
+        run = Trainer(copy.deepcopy(self.model), self.graph, **given).fit()
+        found = measures_of_epochs(self.job, self._settled, run.history, run.report)
+        shown = self._explained(format, stage)
+        if format == "json":
+            return json.dumps(json.loads(shown) | {"measured": totals_data(found)}, indent=2)
+        return "\n".join([shown, *total_lines(found), ""])
 
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:

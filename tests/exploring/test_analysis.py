@@ -193,3 +193,40 @@ def test_on_spark_bytes_are_measured_too(spark: SparkSession, engine: str) -> No
                 assert found["piped_bytes"] > 0
         assert ("both in one" in measured) == bool(trainer.job.plan.train_and_evaluate)
         assert all(one["measured"] > 0 for name, one in measured.items() if "shuffle" not in name), measured
+
+
+IN_PARTS = {"order": "each_once(partitions=4, buffer=2)"}
+
+
+@pytest.mark.parametrize("order", [{}, IN_PARTS], ids=["in memory", "from a disk"])
+def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
+    torch.manual_seed(0)
+    graph, model = lotan.datasets.generate(300, 900, width=8, classes=3), lotan.nn.GraphSAGE(8, 4, 2, 3)
+    found = lotan.Trainer(model, graph, regime=lotan.MiniBatch(60, (5, 5), **order), epochs=4, progress=False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    plain, shown = found.explain(), found.explain(analyze=1)
+    assert shown.startswith(plain)
+    assert "epoch, with its evaluation" in shown
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    data = json.loads(found.explain("json", analyze=1))
+    measured = {one["what"]: one["measured"] for one in data["measured"]}
+    assert measured["vertices of a batch"] > 1
+    assert ("storage" in data) == ("read from the disk" in measured) == bool(order)
+    with pytest.raises(ConfigurationError, match="goes with format 'text' or 'json', not 'html'"):
+        found.explain("html", analyze=1)
+    with pytest.raises(ConfigurationError, match="alternatives compares passes over the whole graph"):
+        found.explain(alternatives=True)
+
+
+def test_a_schedule_is_data_with_what_links_move():
+    links = lotan.datasets.generate(300, 900, width=8, classes=3)
+    regime = lotan.MiniBatch(100, (), order="comet(partitions=8, buffer=4, groups=4)")
+    task = lotan.LinkPrediction(decoder="dot", negatives=20, fractions=(0.05, 0.1))
+    found = lotan.Trainer(lotan.nn.LearnedRows(4), links, regime=regime, task=task, optimizer=lotan.Adagrad(), epochs=2)
+    data = json.loads(found.explain("json", analyze=1))
+    storage, measured = data["storage"], {one["what"]: one["measured"] for one in data["measured"]}
+    assert all(len(held) == 4 for held in storage["sets"])
+    assert storage["swaps"] >= storage["least_swaps"] > 0
+    rows = 300 * 4 * 4 * 2  # with Adagrad's sums
+    assert storage["estimated_written_bytes"] == (4 + storage["swaps"]) * rows // 8
+    assert measured["written to the disk"] == pytest.approx(storage["estimated_written_bytes"], rel=0.1)

@@ -1,0 +1,142 @@
+"""The schedule of an epoch that trains from a disk: its sets of partitions, and the bytes and seconds of moving them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.explain import duration, size
+from planner.orders.order import Set
+
+SHOWN_SETS = 8
+"""The sets that the brief form of explain shows."""
+
+PROBE = 16 << 20
+"""The bytes that are written to measure a disk."""
+
+
+@dataclass(frozen=True)
+class DiskSchedule:
+    """The sets of partitions of an epoch, and what is estimated to be moved."""
+
+    partitions: str  # their order and their numbers, in words
+    read_ahead: int  # the partitions that there is room for beside those that train
+    buffer_bytes: int  # in memory
+    all_bytes: int  # of all partitions
+    columns: str  # "rows", "features" or "rows and features": what partitions have
+    edges: str  # "links" or "edges"
+    sets: tuple[Set, ...]
+    examples: tuple[str, ...]  # of each set, in words
+    swaps: int  # the partitions that are read after those of the first set
+    least_swaps: int | None  # the number that no order is below; None: there is no such bound
+    read_bytes: int  # of columns
+    edge_bytes: int  # that are read
+    written_bytes: int  # of columns
+    compute_seconds: float
+    disk_bytes: int  # the most on the disk
+    folder: Path | None  # None: a temporary one
+    note: str = ""  # on what is read
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The measured speed of the disk."""
+        return disk_speed(str(self.folder or tempfile.gettempdir()))
+
+    @property
+    def disk_seconds(self) -> float:
+        """The estimated seconds of reading and writing."""
+        return (self.read_bytes + self.edge_bytes + self.written_bytes) / self.bytes_per_second
+
+    @property
+    def wait_seconds(self) -> float:
+        """The estimated seconds that training waits for the disk, which works beside it."""
+        return max(0.0, self.disk_seconds - self.compute_seconds)
+
+    def lines(self, whole: bool) -> list[str]:
+        """Return the schedule in words.
+
+        Args:
+            whole: True to show all sets.
+        """
+        ahead = f"; {self.read_ahead} more are read ahead" if self.read_ahead else ""
+        least = "" if self.least_swaps is None else f" (at least {self.least_swaps})"
+        written = f", writes {size(self.written_bytes)}" if self.written_bytes else ""
+        lines = [
+            f"Storage  {self.partitions}{ahead}: {size(self.buffer_bytes)} of {size(self.all_bytes)} of {self.columns}",
+            f"         an epoch has {_counted(len(self.sets), 'set')} and {_counted(self.swaps, 'swap')} of a partition{least}",
+            f"         reads {size(self.read_bytes)} of {self.columns} and about {size(self.edge_bytes)} of {self.edges}{written}"
+            f"{self.note}",
+            f"         {duration(self.disk_seconds)} of disk at {size(int(self.bytes_per_second))}/s beside "
+            f"{duration(self.compute_seconds)} of computation; {duration(self.wait_seconds)} that training waits for",
+            f"         on the disk: at most {size(self.disk_bytes)} in {self.folder or 'a temporary folder'}",
+        ]
+        count = len(self.sets) if whole else SHOWN_SETS
+        for number, (held, examples) in enumerate(zip(self.sets[:count], self.examples, strict=False)):
+            lines.append(f"         S{number + 1}  {' '.join(map(str, held))}  | {examples}")
+        if count < len(self.sets):
+            lines.append(f"         ... {len(self.sets) - count} more sets, which stage 'all' shows")
+        return lines
+
+    def data(self) -> dict[str, Any]:
+        """Return the schedule as plain data for JSON."""
+        return {
+            "partitions": self.partitions,
+            "buffer_bytes": self.buffer_bytes,
+            "all_bytes": self.all_bytes,
+            "sets": [list(held) for held in self.sets],
+            "swaps": self.swaps,
+            "least_swaps": self.least_swaps,
+            "estimated_read_bytes": self.read_bytes,
+            "estimated_edge_bytes": self.edge_bytes,
+            "estimated_written_bytes": self.written_bytes,
+            "disk_bytes_per_second": round(self.bytes_per_second),
+            "estimated_disk_seconds": self.disk_seconds,
+            "estimated_compute_seconds": self.compute_seconds,
+            "estimated_wait_seconds": self.wait_seconds,
+            "disk_bytes": self.disk_bytes,
+            "folder": None if self.folder is None else str(self.folder),
+        }
+
+
+def turned_bytes(column_bytes: int, sets: Sequence[Set], swaps: int, partitions: int) -> int:
+    """Return the bytes of the partitions of the first set, and of those that are read after them.
+
+    >>> turned_bytes(800, [(0, 1), (0, 2), (1, 2)], swaps=2, partitions=4)
+    800
+    """
+    return (len(sets[0]) + swaps) * column_bytes // partitions
+
+
+def bytes_of_sets(edge_bytes: int, sets: Sequence[Set], partitions: int) -> int:
+    """Return about how many bytes of edges lie between the partitions of each set, in all sets together.
+
+    >>> bytes_of_sets(1600, [(0, 1), (2, 3)], partitions=4)
+    800
+    """
+    return int(sum((len(held) / partitions) ** 2 for held in sets) * edge_bytes)
+
+
+@cache
+def disk_speed(folder: str) -> float:
+    """Return the bytes a second that a short file was written with. It is measured once a folder.
+
+    If nothing can be written there, a run says so; here it counts as the folder of temporary files.
+    """
+    place = folder if os.path.isdir(folder) and os.access(folder, os.W_OK) else None
+    data = os.urandom(PROBE)
+    with tempfile.TemporaryFile(dir=place) as file:
+        started = time.perf_counter()
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        return PROBE / max(1e-9, time.perf_counter() - started)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
