@@ -6,6 +6,7 @@
 orders    DistMult in memory with shuffled batches, and from a disk with COMET and with BETA, a quarter of the partitions in
           memory. The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing is measured.
 encoder   The same orders with a GraphSAGE layer over the learned rows, in few epochs.
+attention The same with a GAT layer.
 vertices  GraphSAGE on amazon_photo and coauthor_cs, in memory and from a disk, a quarter of the partitions in memory (or the
           least that cached_nodes needs): the mean over seeds of the test accuracy in the best epoch.
 limit     DistMult on a generated graph in Parquet, whose rows with Adam's state exceed the memory limit. The peak of the
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +37,9 @@ from lotan.errors import GraphError
 
 RESULTS = Path(__file__).parent / "results" / "partitions.md"
 TITLE = "# Partitions on a disk"
-PARTS = ("orders", "encoder", "vertices", "limit")
-WIDTH, BATCH, NEGATIVES, RATE = 100, 1024, 500, 0.1
+PARTS = ("orders", "encoder", "attention", "vertices", "limit")
+ENCODER_OF = {"orders": None, "encoder": "GraphSAGE", "attention": "GAT"}
+WIDTH, BATCH, NEGATIVES, RATE, HEADS = 100, 1024, 500, 0.1, 4
 ORDERS = {
     "in memory": "shuffled",
     "COMET": "comet(partitions=16, buffer=4, groups=8)",
@@ -53,11 +56,11 @@ HIDDEN, TARGETS, FANOUT, VERTEX_RATE = 64, 64, 10, 0.003
 
 
 class Encoder(torch.nn.Module):
-    """A GraphSAGE layer over learned rows."""
+    """A layer over learned rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, conv: torch.nn.Module) -> None:
         super().__init__()
-        self.rows, self.conv = lotan.nn.LearnedFeatures(WIDTH), lotan.nn.SAGEConv(WIDTH, WIDTH)
+        self.rows, self.conv = lotan.nn.LearnedFeatures(WIDTH), conv
 
     def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
         """Return a row for each vertex."""
@@ -101,17 +104,24 @@ def vertices_part(epochs: int, seeds: int) -> list[str]:
     return rows
 
 
-def orders_part(epochs: int, seeds: int, encodes: bool = False) -> list[str]:
+ENCODERS: dict[str, Callable[[], torch.nn.Module]] = {
+    "GraphSAGE": lambda: Encoder(lotan.nn.SAGEConv(WIDTH, WIDTH)),
+    "GAT": lambda: Encoder(lotan.nn.GATConv(WIDTH, WIDTH // HEADS, heads=HEADS)),
+}
+
+
+def orders_part(epochs: int, seeds: int, encoder: str | None = None) -> list[str]:
     """Train in each order, in turns, and return the table."""
     graph = lotan.Graph.read("FB15k-237")
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ORDERS}
     for seed in range(seeds):
         for name, order in ORDERS.items():
+            torch.manual_seed(seed)
             trainer = lotan.Trainer(
-                Encoder() if encodes else lotan.nn.LearnedRows(WIDTH),
+                lotan.nn.LearnedRows(WIDTH) if encoder is None else ENCODERS[encoder](),
                 graph,
                 task=lotan.LinkPrediction("distmult", NEGATIVES, seed=seed),
-                regime=lotan.MiniBatch(BATCH, (FANOUT,) * encodes, seed=seed, order=order),
+                regime=lotan.MiniBatch(BATCH, (FANOUT,) * (encoder is not None), seed=seed, order=order),
                 optimizer=lotan.Adagrad(lr=RATE),
                 epochs=epochs,
                 eval_every=0,
@@ -122,6 +132,7 @@ def orders_part(epochs: int, seeds: int, encodes: bool = False) -> list[str]:
             metrics = run.metrics["test"]
             seconds = run.report["plan"]["measured_epoch_seconds"]
             found[name].append((metrics["mrr"], metrics["hits@10"], seconds))
+            print(encoder or "no encoder", name, seed, *(f"{figure:.4f}" for figure in found[name][-1]), flush=True)
     rows = ["| order | MRR | Hits@10 | s/epoch |", "|---|---|---|---|"]
     for name, figures in found.items():
         mrr, hits, seconds = np.mean(figures, axis=0)
@@ -211,6 +222,7 @@ TEXTS = {
     "encoder": "## Ranks with an encoder\n\n"
     f"The same with a GraphSAGE layer over the rows, fanout {FANOUT}. From the disk, neighbours are drawn in memory too, and the "
     "ranks are those of the layer on the whole graph.",
+    "attention": f"## Ranks with attention\n\nThe same with a GAT layer of {HEADS} heads over the rows.",
     "vertices": "## Accuracies\n\n"
     f"GraphSAGE of 2 layers, hidden width {HIDDEN}, dropout 0.5, fanout {FANOUT}, batches of {TARGETS} training vertices, Adam "
     f"at {VERTEX_RATE} with weight decay 5e-4. From the disk, 4 of 16 partitions are in memory, and neighbours are drawn there. "
@@ -240,8 +252,8 @@ def main() -> None:
     for part in options.parts:
         started = time.perf_counter()
         try:
-            if part in ("orders", "encoder"):
-                found[part] = orders_part(options.epochs, options.seeds, encodes=part == "encoder")
+            if part in ENCODER_OF:
+                found[part] = orders_part(options.epochs, options.seeds, ENCODER_OF[part])
             elif part == "vertices":
                 found[part] = vertices_part(options.vertex_epochs, options.seeds)
             else:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lotan.cli.graph_options import add_graph_options, open_graph
 from lotan.cli.options import number
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+    from lotan.storage.partitioned_graph import PartitionedGraph
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +20,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_graph_options(parser)
     group = parser.add_argument_group("partitions")
     group.add_argument("--out", required=True, metavar="DIR", help="folder to write to, and value for --storage-dir")
+    group.add_argument(
+        "--order",
+        choices=("comet", "beta", "cached_nodes", "each_once"),
+        default="comet",
+        help="order of batches that will read them: comet and beta store the links of a link task, cached_nodes and each_once\n"
+        "the edges and features of a graph with labels (default: comet)",
+    )
     group.add_argument(
         "--partitions",
         type=number(int, 1),
@@ -41,10 +53,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the partitions, or find them whole, and print their sizes."""
-    from lotan.errors import ConfigurationError
     from lotan.settings.config import make_config
-    from lotan.settings.tasks import LinkPrediction
     from lotan.storage.folder import claimed_storage
+
+    with ExitStack() as opened:
+        graph = open_graph(options, make_config({"engine": "local"}), opened)
+        folder = opened.enter_context(claimed_storage(Path(options.out).expanduser()))
+        said = (
+            _links(options, graph, folder) if options.order in ("comet", "beta") else _vertices(options, graph, folder)
+        )
+    print(said)
+    return 0
+
+
+def _links(options: argparse.Namespace, graph: Graph, folder: Path) -> str:
+    """Write the links of a link task, and return their sizes in words."""
+    from lotan.errors import ConfigurationError
+    from lotan.settings.tasks import LinkPrediction
     from lotan.storage.partitioned_graph import LinkReader, open_partitioned
 
     fractions = None
@@ -55,21 +80,46 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigurationError(
                 f"--link-fractions {options.link_fractions}: expected two shares, such as 0.05,0.1"
             ) from None
-    task = LinkPrediction(fractions=fractions, seed=options.link_seed)
-    with ExitStack() as opened:
-        reader = LinkReader(open_graph(options, make_config({"engine": "local"}), opened), task)
-        summary = reader.summary()
-        if options.partitions > summary.vertices:
-            raise ConfigurationError(
-                f"--partitions is {options.partitions:,}, and the graph has {summary.vertices:,} vertices; give at most as many"
-            )
-        folder = opened.enter_context(claimed_storage(Path(options.out).expanduser()))
-        found, written = open_partitioned(folder, reader, summary, options.partitions, options.sampling_seed)
-    counts = [found.size((a, b)) for a in range(options.partitions) for b in range(options.partitions)]
-    said = "written to" if written else "already whole in"
-    print(
-        f"{options.partitions} partitions of {found.placement.capacity:,} vertices at most, {len(counts)} buckets of "
-        f"{min(counts):,} to {max(counts):,} links, {said} {options.out}: {summary.training:,} training links, "
-        f"{summary.validation:,} of validation, {summary.test:,} of test, {len(summary.names):,} relations"
+    reader = LinkReader(graph, LinkPrediction(fractions=fractions, seed=options.link_seed))
+    summary = reader.summary()
+    _check_count(options, summary.vertices)
+    found, written = open_partitioned(folder, reader, summary, options.partitions, options.sampling_seed)
+    return (
+        f"{_sizes(options, found, written, 'links')}: {summary.training:,} training links, {summary.validation:,} of validation, "
+        f"{summary.test:,} of test, {len(summary.names):,} relations"
     )
-    return 0
+
+
+def _vertices(options: argparse.Namespace, graph: Graph, folder: Path) -> str:
+    """Write the edges and features of a graph with labels, and return their sizes in words."""
+    from lotan.errors import ConfigurationError
+    from lotan.storage.vertex_partitions import check_storable, open_vertex_partitions
+
+    if options.link_fractions is not None:
+        raise ConfigurationError(
+            f"--link-fractions is about link tasks, and --order {options.order} stores a graph with labels; leave one of both out"
+        )
+    graph = graph.in_files() if graph.reads_in_parts else graph
+    check_storable(graph, f"--order {options.order}")
+    _check_count(options, len(graph.ids))
+    given = options.order, options.partitions, options.sampling_seed
+    found, features, written = open_vertex_partitions(folder, graph, *given)
+    (width,) = features.widths
+    return f"{_sizes(options, found, written, 'edges')}, and {width:,} features of {len(graph.ids):,} vertices"
+
+
+def _check_count(options: argparse.Namespace, vertices: int) -> None:
+    from lotan.errors import ConfigurationError
+
+    if options.partitions > vertices:
+        raise ConfigurationError(
+            f"--partitions is {options.partitions:,}, and the graph has {vertices:,} vertices; give at most as many"
+        )
+
+
+def _sizes(options: argparse.Namespace, found: PartitionedGraph, written: bool, edges: str) -> str:
+    counts = [found.size((a, b)) for a in range(options.partitions) for b in range(options.partitions)]
+    return (
+        f"{options.partitions} partitions of {found.placement.capacity:,} vertices at most, {len(counts)} buckets of "
+        f"{min(counts):,} to {max(counts):,} {edges}, {'written to' if written else 'already whole in'} {options.out}"
+    )

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from lotan.batches.examples import examples_of
-from lotan.errors import ConfigurationError, GraphError, ModelError
+from lotan.errors import ConfigurationError, ModelError
 from lotan.memory.limit import MemoryLimit
 from lotan.planning.batches import plan_of_batch
 from lotan.planning.job import Job, described_memory
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
-from lotan.storage.partitioned_graph import MOST_VERTICES
 from lotan.storage.stored_vertices import StoredVertices
+from lotan.storage.vertex_partitions import check_storable
 from planner.neighbours import orders_neighbours
 from planner.orders.vertex_division import VertexDivision, VertexSizes, divide_vertices
 from planner.regime import Sampling
@@ -35,26 +35,10 @@ def with_stored_vertices(job: Job, sampling: Sampling, config: TrainerConfig) ->
 
 
 def _check(job: Job, config: TrainerConfig) -> None:
-    regime, arrays = config.regime, job.graph.arrays()
+    regime = config.regime
     assert isinstance(regime, MiniBatch)
     order = f"order {regime.order!r}"
-    if job.graph.vertex_types is not None:
-        raise GraphError(
-            f"{order} stores graphs of one type of vertices so far, and this graph has several. Train it in memory: leave order "
-            "out."
-        )
-    found = [
-        name for name, column in (("weights", arrays.weight), ("attributes", arrays.edge_attr)) if column is not None
-    ]
-    if found:
-        raise GraphError(
-            f"{order} stores edges without {' and '.join(found)} so far, and the edges of this graph have them. Train it in "
-            "memory, with order left out; or make the graph without them."
-        )
-    if len(arrays.ids) > MOST_VERTICES:
-        raise GraphError(
-            f"The graph has {len(arrays.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
-        )
+    check_storable(job.graph, order)
     if job.train.learned:
         raise ModelError(
             f"{order} keeps features on a disk, and the model learns {', '.join(sorted(job.train.learned))}: learned rows from a "

@@ -7,17 +7,14 @@ from contextlib import ExitStack
 import torch
 
 from lotan.batches.examples import examples_of
-from lotan.graph import fingerprint
-from lotan.memory.trim import give_back_freed
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.storage.buffer import PartitionBuffer
-from lotan.storage.feature_files import StoredFeatures, open_features
 from lotan.storage.folder import check_room, claimed_storage, missing_bytes
-from lotan.storage.partitioned_graph import EdgeReader, open_partitioned
 from lotan.storage.set_graph import VertexRows
 from lotan.storage.vertex_batches import StoredVertexBatches
+from lotan.storage.vertex_partitions import open_vertex_partitions
 
 
 def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches:
@@ -34,11 +31,7 @@ def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches
     with ExitStack() as opened:
         folder = opened.enter_context(claimed_storage(stored.folder))
         check_room(folder, missing_bytes(folder, stored.disk_bytes), "the features and the edges")
-        digest, reader = fingerprint(job.graph), EdgeReader(arrays)
-        first = examples if division.order == "cached_nodes" else None
-        graph, _ = open_partitioned(folder, reader, reader.summary(digest), division.partitions, stored.seed, first)
-        files, _ = open_features(folder, StoredFeatures(arrays.features, None, digest), graph.placement)
-        give_back_freed()
+        graph, files, _ = open_vertex_partitions(folder, job.graph, division.order, division.partitions, stored.seed)
         rows = torch.empty(division.slots * graph.placement.capacity, arrays.features.shape[1])
         buffer = PartitionBuffer(files, division.slots, [rows])
         opened.callback(buffer.close)

@@ -1,0 +1,72 @@
+"""Writes the partitions of a graph whose vertices are the examples: its edges, and its features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lotan.batches.examples import examples_of
+from lotan.errors import GraphError
+from lotan.graph import Graph, fingerprint
+from lotan.memory.trim import give_back_freed
+from lotan.storage.feature_files import StoredFeatures, open_features
+from lotan.storage.partitioned_graph import MOST_VERTICES, EdgeReader, PartitionedGraph, open_partitioned
+from lotan.storage.row_files import RowFiles
+from planner.orders.vertex_division import VertexOrderName
+
+
+def check_storable(graph: Graph, order: str) -> None:
+    """Check that partitions can hold a graph.
+
+    Args:
+        graph: The graph.
+        order: What stores it, for the error.
+
+    Raises:
+        GraphError: If it is of a kind that is not stored so far.
+    """
+    if graph.vertex_types is not None:
+        raise GraphError(
+            f"{order} stores graphs of one type of vertices so far, and this graph has several. Train it in memory: leave order "
+            "out."
+        )
+    arrays = graph.arrays()
+    found = [
+        name for name, column in (("weights", arrays.weight), ("attributes", arrays.edge_attr)) if column is not None
+    ]
+    if found:
+        raise GraphError(
+            f"{order} stores edges without {' and '.join(found)} so far, and the edges of this graph have them. Train it in "
+            "memory, with order left out; or make the graph without them."
+        )
+    if len(arrays.ids) > MOST_VERTICES:
+        raise GraphError(
+            f"The graph has {len(arrays.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
+        )
+
+
+def open_vertex_partitions(
+    folder: Path, graph: Graph, order: VertexOrderName, partitions: int, seed: int
+) -> tuple[PartitionedGraph, RowFiles, bool]:
+    """Return the edges and the features of a graph on a disk, which are written if they are not there.
+
+    Args:
+        folder: The folder of the storage, which the caller has claimed.
+        graph: The graph.
+        order: The order of batches. For "cached_nodes" the training vertices are in the first partitions.
+        partitions: The number of partitions.
+        seed: The seed that puts vertices into partitions.
+
+    Returns:
+        The edges, the files of the features, and True if some of them were written now.
+
+    Raises:
+        GraphError: If the graph cannot be read.
+        StorageError: If the folder has the storage of another graph, or something cannot be written.
+    """
+    arrays, digest = graph.arrays(), fingerprint(graph)
+    reader = EdgeReader(arrays)
+    first = examples_of(arrays) if order == "cached_nodes" else None
+    edges, wrote_edges = open_partitioned(folder, reader, reader.summary(digest), partitions, seed, first)
+    features, wrote_features = open_features(folder, StoredFeatures(arrays.features, None, digest), edges.placement)
+    give_back_freed()
+    return edges, features, wrote_edges or wrote_features

@@ -1,0 +1,65 @@
+"""`lotan partition` writes once what training from a disk reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import lotan
+from lotan.cli import main
+from lotan.training.trainer import Trainer
+
+
+def saved(folder: Path, **of_edges: object) -> Path:
+    """A graph in Parquet, with further columns of edges."""
+    graph = lotan.datasets.generate(120, 500, width=6, classes=3)
+    arrays = graph.arrays()
+    edges = pd.DataFrame({"src": arrays.src, "dst": arrays.dst}).assign(**of_edges)
+    splits = pd.Series(["train", "val", "test"] * 40)
+    vertices = pd.DataFrame(
+        {"id": range(120), "features": list(arrays.features), "label": arrays.label, "split": splits}
+    )
+    weight = "weight" if "weight" in of_edges else None
+    lotan.Graph(vertices, edges, weight=weight).save(str(folder / "graph"))
+    return folder / "graph"
+
+
+@pytest.mark.parametrize("order", ["cached_nodes", "each_once"])
+def test_a_graph_with_labels_is_written_once_and_trained_on(
+    order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, parts = saved(tmp_path), tmp_path / "parts"
+    words = ["partition", "--graph", str(place), "--order", order, "--partitions", "4", "--out", str(parts)]
+    assert main(words) == 0
+    written = "4 partitions of 30 vertices at most, 16 buckets of "
+    assert capsys.readouterr().out.startswith(written)
+    assert main(words) == 0
+    assert "already whole in" in capsys.readouterr().out
+    before = {path: path.stat().st_mtime_ns for path in parts.rglob("*.bin")}
+    sized = f"{order}(partitions=4, buffer=3)"
+    regime = lotan.MiniBatch(20, (4,), order=sized)
+    model = lotan.nn.GraphSAGE(6, 4, 1, 3)
+    options = {"regime": regime, "storage_dir": str(parts), "epochs": 1, "progress": False}
+    Trainer(model, lotan.Graph.read(str(place)), **options).fit()
+    assert before
+    assert {path: path.stat().st_mtime_ns for path in parts.rglob("*.bin")} == before
+
+
+@pytest.mark.parametrize(
+    ("more", "of_edges", "error"),
+    [
+        (["--partitions", "121"], {}, "--partitions is 121, and the graph has 120 vertices"),
+        (["--link-fractions", "0.1,0.1"], {}, "--link-fractions is about link tasks"),
+        ([], {"weight": 2.0}, "--order each_once stores edges without weights so far"),
+    ],
+    ids=["partitions", "fractions", "weights"],
+)
+def test_what_cannot_be_written_is_refused(
+    more: list[str], of_edges: dict[str, float], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = saved(tmp_path, **of_edges)
+    words = ["partition", "--graph", str(place), "--order", "each_once", "--out", str(tmp_path / "parts"), *more]
+    assert main(words) != 0
+    assert error in capsys.readouterr().err
