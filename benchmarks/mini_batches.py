@@ -5,7 +5,8 @@
     python benchmarks/mini_batches.py --parts accuracy --seeds 2
 
 edges     A layered sampler, as DGL's blocks and PyG's old NeighborSampler, draws the in-edges of a vertex again in every layer.
-          Ours draws them once a batch. Both draw by the same function, from soc-Epinions1 and from a generated graph.
+          Ours draws them once a batch. Both draw by the same function, from soc-Epinions1 and from a generated graph, in-edges
+          alone or out-edges too.
 epoch     GraphSAGE on the same batches, in one process and in turns: an epoch of Lotan, an epoch of PyG. PyG has its
           fastest form, a sorted EdgeIndex and layers that are trimmed to the hops that are left (trim_to_layer), and its
           batches are drawn by our sampler in a thread beside it.
@@ -16,6 +17,7 @@ accuracy  GraphSAGE and GCN with the full batch and with mini-batches: the mean 
 from __future__ import annotations
 
 import argparse
+import itertools
 import platform
 import shlex
 import statistics
@@ -68,11 +70,11 @@ def edges_part(file: Path) -> list[str]:
     if file.exists():
         graphs = {"soc-Epinions1": epinions(file), **graphs}
     lines = [
-        "| graph | layers | edges, layered | edges, ours | layered ÷ ours | ms, layered | ms, ours | layered ÷ ours |"
+        "| graph | edges of | layers | edges, layered | edges, ours | layered ÷ ours | ms, layered | ms, ours | layered ÷ ours |"
     ]
-    lines += ["|---|---|---|---|---|---|---|---|"]
-    for name, arrays in graphs.items():
-        sampler = Sampler(arrays)
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for (name, arrays), both in itertools.product(graphs.items(), (False, True)):
+        sampler, ways = Sampler(arrays, both), "both directions" if both else "one direction"
         targets = batches_of_epoch(examples_of(arrays), arrays.keys, SIZE, Randomness(0, 1))[:BATCHES]
         for layers in (2, 3, 4, 5):
             counts, seconds = {"layered": 0, "ours": 0}, {"layered": 0.0, "ours": 0.0}
@@ -85,7 +87,7 @@ def edges_part(file: Path) -> list[str]:
                 seconds["ours"] += time.perf_counter() - between
             of = [counts["layered"] // len(targets), counts["ours"] // len(targets)]
             ms = [1e3 * seconds[which] / len(targets) for which in ("layered", "ours")]
-            lines.append(f"| {name} | {layers} | {of[0]:,} | {of[1]:,} | {of[0] / of[1]:.2f} "
+            lines.append(f"| {name} | {ways} | {layers} | {of[0]:,} | {of[1]:,} | {of[0] / of[1]:.2f} "
                          f"| {ms[0]:.0f} | {ms[1]:.0f} | {ms[0] / ms[1]:.2f} |")  # fmt: skip
             print(lines[-1], flush=True)
     return lines
@@ -210,7 +212,8 @@ def accuracy_part(seeds: int, epochs: int) -> list[str]:
 
 
 TEXTS = {
-    "edges": f"## Edges sampled\n\nMeans of {BATCHES} batches of {SIZE} targets, in-edges, fanout {FANOUT} in every layer; one "
+    "edges": f"## Edges sampled\n\nMeans of {BATCHES} batches of {SIZE} targets, fanout {FANOUT} in every layer: of in-edges, "
+    f"or of in-edges and as many out-edges, as the thesis on MariusGNN samples (table 3.5). One "
     "thread.",
     "epoch": f"## An epoch beside PyG\n\nFanout {FANOUT} in every layer, dropout 0.5, Adam, no evaluation; medians of {TURNS} "
     "epochs in turns, in one process. PyG has the same batches, drawn by our sampler in a thread beside it.",
