@@ -11,7 +11,8 @@ machine. "limit": convolutions of width 128 with an MLP of one wide hidden layer
 lies between forward and backward; the same run with all the memory it can use, and within a limit of a quarter of that;
 weights are compared bit by bit. "estimates": each stock model, 128-256-256-40, on graphs of 3 thousand to 3 million edges, some
 with few vertices in training, within a memory limit, or with workers that may keep next to nothing; the table is written anew
-after each run. "quarter": GCN 128-512-512-512-40 on blocks within the fixed part and a quarter of what it takes above it. "least": GCN 128-256-256-40 on local under a limit for which columns lie in files, once the least that is
+after each run. "quarter": GCN 128-512-512-512-40 on blocks within the fixed part and a quarter of
+what it takes above it. "least": GCN 128-256-256-40 on local under a limit for which columns lie in files, once the least that is
 accepted, and without a limit, which takes 12 GiB. "low": the same on blocks, whose sums then read partitions in turn, beside the
 same run without a limit if that takes no more than `--room`; processor seconds are those of all processes together, and what a
 loaded machine leaves comparable.
@@ -285,8 +286,8 @@ def quarter_table(folder: Path, epochs: int) -> list[str]:
     )
     seconds = sum(found["epochs"]) / sum(free["epochs"])
     lines = [
-        f"GCN 128-512-512-512-40, {ARXIV[1]:,} edges, epochs with evaluation. The fixed part is {free['fixed'] / MIB:,.0f} MiB: what "
-        f"the processes take when they are empty. {seconds:.1f} times the seconds (to be at most 3).",
+        f"GCN 128-512-512-512-40, {ARXIV[1]:,} edges, epochs with evaluation. The fixed part is {free['fixed'] / MIB:,.0f} MiB: "
+        f"what the processes take when they are empty. {seconds:.1f} times the seconds (to be at most 3).",
         "",
         heads,
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
