@@ -7,17 +7,18 @@ The graph is looked for in $LOTAN_DATA and in ../shared/data; without it nothing
 
 ranks     A learned row for each vertex and each relation, and no encoder. The epoch of the best validation ranks counts.
 encoder   The same with a GraphSAGE layer over sampled neighbours between the rows and the decoder.
-gat       The same with a GAT layer of four heads.
+gat       The same with a GAT layer of four heads, and a skip connection.
 blocks    DistMult over one RGCN layer of PyG over learned rows, on the engine blocks and on local, with the same seed. Spark
           reads the graph from Parquet. --relations keeps the links of the most frequent relations alone.
 epoch     The same batches and negatives in one process and in turns: Lotan; torch_geometric.nn.kge.DistMult, whose forward
-          scores every pair by itself; and plain torch, in which we wrote the product of a batch by hand. All take Adagrad's
-          steps. Seconds are those of a batch, times the batches of an epoch.
+          scores every pair by itself; PyKEEN's DistMult, if PyKEEN is installed; and plain torch, in which we wrote the product
+          of a batch by hand. All take Adagrad's steps. Seconds are those of a batch, times the batches of an epoch.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import platform
 import shlex
 import statistics
@@ -26,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +50,7 @@ HEADS = 4
 WIDTH, BATCH, NEGATIVES, RATE, DROPOUT = 128, 1024, 500, 0.1, 0.3
 FANOUT = 20
 RELATIONAL = {"width": 32, "bases": 4, "batch": 8192, "fanout": 10}  # of the part "blocks"
-TURNS, BATCHES = 3, 6  # of the part "epoch": turns, and batches of PyG in each
+TURNS, BATCHES = 3, 6  # of the part "epoch": turns, and batches of PyG in each; of the others eight times as many
 
 
 class Rows(torch.nn.Module):
@@ -66,9 +68,12 @@ class Rows(torch.nn.Module):
         self.conv = layers[layer]()
 
     def forward(self, x, graph):
-        """Return the rows, or those after the layer."""
+        """Return the rows, or those after the layer. Attention is added to the rows: a mean of neighbours alone loses them."""
         rows = self.dropout(self.rows(graph))
-        return rows if self.conv is None else self.conv(rows, graph)
+        if self.conv is None:
+            return rows
+        found = self.conv(rows, graph)
+        return found + rows if isinstance(self.conv, lotan.nn.GATConv) else found
 
 
 def trained(
@@ -127,6 +132,33 @@ def pyg_loss(model: torch.nn.Module, pairs: Pairs) -> torch.Tensor:
     return _mean_loss([torch.cat([positive, negative], 1) for negative in (to, of)])
 
 
+def of_pykeen(vertices: int, relations: int) -> torch.nn.Module | None:
+    """PyKEEN's DistMult; None if PyKEEN is not installed."""
+    try:
+        from pykeen.models import DistMult
+        from pykeen.triples import TriplesFactory
+    except ImportError:
+        return None
+    every = torch.arange(max(vertices, relations))
+    triples = torch.stack([every % vertices, every % relations, every.roll(1) % vertices], 1)
+    factory = TriplesFactory(
+        triples, {str(one): one for one in range(vertices)}, {str(one): one for one in range(relations)}
+    )
+    # as in the others: no constraint on rows, and no regularizer
+    return DistMult(
+        triples_factory=factory, embedding_dim=WIDTH, entity_constrainer=None, regularizer=None, random_seed=0
+    )
+
+
+def pykeen_loss(model: Any, pairs: Pairs) -> torch.Tensor:
+    """The same loss by PyKEEN's scores, which take the negatives that a batch shares."""
+    src, relation, dst = pairs.src, pairs.relation, pairs.dst
+    positive = model.score_hrt(torch.stack([src, relation, dst], 1))
+    to = model.score_t(torch.stack([src, relation], 1), tails=pairs.destinations.candidates)
+    of = model.score_h(torch.stack([relation, dst], 1), heads=pairs.sources.candidates)
+    return _mean_loss([torch.cat([positive, negative], 1) for negative in (to, of)])
+
+
 def seconds_of(batches: list[Pairs], parameters: list[torch.Tensor], loss: Callable[[Pairs], torch.Tensor]) -> float:
     optimizer = torch.optim.Adagrad(parameters, lr=RATE)
     started = time.perf_counter()
@@ -147,19 +179,25 @@ def epoch_part(graph: lotan.Graph) -> list[str]:
     pairs = [drawn.pairs(one, 1, number) for number, one in enumerate(chosen)]
     plain = PlainTorch(linked.links.vertices, linked.links.relations)
     theirs = pyg.DistMult(linked.links.vertices, linked.links.relations, WIDTH)
-    found: dict[str, list[float]] = {"ours": [], "plain": [], "pyg": []}
+    keen = of_pykeen(linked.links.vertices, linked.links.relations)
+    found: dict[str, list[float]] = {"ours": [], "plain": [], "pyg": []} | ({} if keen is None else {"keen": []})
     for turn in range(TURNS + 1):
         run = trained(graph, 1, dropout=0.0, eval_every=0, progress=False)
         found["ours"].append(run.history[-1]["train_seconds"] / len(pairs))
         found["plain"].append(seconds_of(pairs[: 8 * BATCHES], list(plain.parameters()), plain.loss))
+        if keen is not None:
+            keened = functools.partial(pykeen_loss, keen)
+            found["keen"].append(seconds_of(pairs[: 8 * BATCHES], list(keen.parameters()), keened))
         found["pyg"].append(seconds_of(pairs[:BATCHES], list(theirs.parameters()), lambda one: pyg_loss(theirs, one)))
         print(turn, {name: f"{1e3 * each[-1]:.0f} ms" for name, each in found.items()}, flush=True)
     median = {name: statistics.median(each[1:]) * len(pairs) for name, each in found.items()}
-    names = {"pyg": "`torch_geometric.nn.kge.DistMult`, each pair by itself", "plain": "plain torch, one product",
-             "ours": "Lotan"}  # fmt: skip
+    names = {"pyg": "`torch_geometric.nn.kge.DistMult`, each pair by itself", "keen": "PyKEEN's DistMult, negatives shared",
+             "plain": "plain torch, one product", "ours": "Lotan"}  # fmt: skip
     lines = ["| | seconds of an epoch | Lotan ÷ this |", "|---|---|---|"]
     return lines + [
-        f"| {text} | {median[name]:.1f} | {median['ours'] / median[name]:.3f} |" for name, text in names.items()
+        f"| {text} | {median[name]:.1f} | {median['ours'] / median[name]:.3f} |"
+        for name, text in names.items()
+        if name in median
     ]
 
 
