@@ -271,7 +271,8 @@ TEXTS = {
     f"{BATCH:,} links, {NEGATIVES} uniform negatives at each end that a batch shares, softmax loss, no reciprocal relations. "
     "Filtered ranks among all 14,541 vertices, in both directions; of equal scores, half count as better.",
     "encoder": f"## Ranks with an encoder\n\nThe same, with a GraphSAGE layer (mean) over at most {FANOUT} in-neighbours.",
-    "gat": f"## Ranks with a GAT layer\n\nThe same, with a GAT layer of {HEADS} heads over at most {FANOUT} in-neighbours.",
+    "gat": f"## Ranks with a GAT layer\n\nThe same, with a GAT layer of {HEADS} heads over at most {FANOUT} in-neighbours, whose "
+    "output is added to the rows. Without that sum MRR stays at 0.16.",
     "blocks": "## RGCN and DistMult on Spark\n\nRows of width {width}, one RGCN layer of {bases} bases over at most {fanout} "
     "in-neighbours, batches of {batch:,} links, and the other settings as above. Both engines draw the same batches and begin "
     "with the same weights. The whole run counts planning, starting Spark and workers, and loading.".format(
