@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.choices.choose_physical import choices
+from planner.collector import collector_paused
 from planner.cost import PassCost, Pricing
 from planner.draft import Draft, Model
 from planner.errors import PlanError
@@ -47,8 +48,8 @@ PIPELINE: Mapping[Phase, Callable[[Draft], Draft]] = {
 }
 """The function that each phase after "logical" begins with, in order."""
 
-Trail = Mapping[Phase, tuple[Hashable, Draft]]
-"""For each phase, a key of the rules, choices and options that it depends on, and the draft after it."""
+Trail = Mapping[tuple[Hashable, ...], Draft]
+"""The drafts after each phase, by the keys of that phase and of all phases before it, see `_key`."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ class _Compilation:
         self._rules = enabled(options.disabled, options.plan)
         self._trail = dict(trail)
 
+    @collector_paused()
     def chosen(self) -> Planned:
         """Return the finished plan that is chosen by its estimated cost."""
         draft = self._finished("", False)
@@ -224,21 +226,18 @@ class _Compilation:
             apart: True if evaluation has a pass of its own by choice.
         """
         rules = [rule for rule in self._rules if rule.name != without]
-        if "logical" not in self._trail:
-            self._trail["logical"] = ((), begin(self._model, self._statistics, self._options))
-        draft = replace(self._trail["logical"][1], options=self._options, without=without, apart=apart)
-        is_known = True  # True while each phase so far has the key that it has in the trail
+        keys: tuple[Hashable, ...] = ()
+        if keys not in self._trail:
+            self._trail[keys] = begin(self._model, self._statistics, self._options)
+        draft = replace(self._trail[keys], options=self._options, without=without, apart=apart)
         for phase, make in PIPELINE.items():
             if last == "logical":
                 break
-            key = _key(phase, rules, draft)
-            is_known = is_known and phase in self._trail and self._trail[phase][0] == key
-            if is_known:
-                draft = replace(self._trail[phase][1], options=self._options, without=without, apart=apart)
+            keys = (*keys, _key(phase, rules, draft))
+            if keys in self._trail:
+                draft = replace(self._trail[keys], options=self._options, without=without, apart=apart)
             else:
-                draft = self._ruled(make(draft), phase, rules)
-                if not (without or apart):  # only the drafts of the usual plan are kept for other plans
-                    self._trail[phase] = key, draft
+                draft = self._trail[keys] = self._ruled(make(draft), phase, rules)
             if phase == last:
                 break
         return draft
@@ -284,13 +283,13 @@ def _key(phase: Phase, rules: Sequence[Rule], draft: Draft) -> Hashable:
     match phase:
         case "nodes":
             needs = {rule.needs for rule in rules if isinstance(rule, NodeRule)}
-            return names, needs.intersection(options.traits.abilities)
+            return names, frozenset(needs.intersection(options.traits.abilities))
         case "rewritten":
-            return names, draft.apart, options.traits, options.sampling
+            return names, options.traits, options.sampling
         case "stages":
             return names
         case "steps":
-            return names, options.traits, options.sampling
+            return names, draft.apart, options.traits, options.sampling
     return names, draft.without, replace(options, disabled=(), plan="auto")
 
 

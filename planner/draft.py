@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from planner.cost import PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch
@@ -55,7 +57,7 @@ class Draft:
     held: Mapping[Node, StaticColumn] = field(
         default_factory=dict
     )  # the values that are computed once, each with the column that holds it
-    evaluates_as_well: bool = False  # True: a training pass counts the metrics of all splits, as an evaluation does
+    may_evaluate_as_well: bool = False  # True: a training pass can count the metrics of all splits, if not apart
 
     # phase "stages"
     cuts: Mapping[str, Cut] = field(default_factory=dict)
@@ -78,6 +80,16 @@ class Draft:
     def is_batch(self) -> bool:
         """True if this is the plan of one sampled batch, which trains and does not evaluate."""
         return bool(self.statistics.sampled)
+
+    @property
+    def evaluates_as_well(self) -> bool:
+        """True if a training pass counts the metrics of all splits, as an evaluation does."""
+        return self.may_evaluate_as_well and not self.apart
+
+    @cached_property
+    def firing_counts(self) -> Counter[str]:
+        """The number of firings of each rule on graphs, by its name."""
+        return Counter(firing.rule for firing in self.firings)
 
     @property
     def rewritten(self) -> Rewritten:

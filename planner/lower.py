@@ -78,6 +78,21 @@ class Cut:
         """Every node as an argument of a call."""
         return {node: Ref(name) for node, name in self.names.items()}
 
+    @cached_property
+    def drafts(self) -> Mapping[int, _Draft]:
+        """The stages of a model's graph without their names. Training and evaluation share them if they are one graph."""
+        making, (root,) = _Making(self), self.roots
+        last = self.last_stage
+        return {
+            index: _draft(index, root if index == last else None, making)
+            for index in sorted({*self.assignment.values(), last})
+        }
+
+    @property
+    def last_stage(self) -> int:
+        """The stage that yields the output of a model's graph."""
+        return self.assignment.get(self.roots[0], max(self.assignment.values(), default=-1) + 1)
+
 
 def cut(root: Node) -> Cut:
     """Assign a stage to each operator of a model's graph, after `planner.collects.insert_collects`."""
@@ -111,14 +126,10 @@ def lower(cut: Cut, loss: LossSpec, prefix: str) -> Forward:
         loss: The loss of the last stage.
         prefix: The first part of the names of stages: "train" or "evaluate".
     """
-    making, (root,) = _Making(cut), cut.roots
-    last = cut.assignment.get(root, max(cut.assignment.values(), default=-1) + 1)
-    for index in sorted({*cut.assignment.values(), last}):
-        making.drafts[index] = _draft(index, root if index == last else None, making)
-    numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(making.drafts))}
-    exported = {node for draft in making.drafts.values() for node in draft.inputs} | cut.read_by_graph_operators
-    stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
-              for index, draft in making.drafts.items()}  # fmt: skip
+    (root,), last, drafts = cut.roots, cut.last_stage, cut.drafts
+    exported = {node for draft in drafts.values() for node in draft.inputs} | cut.read_by_graph_operators
+    stages = {index: _stage(index, draft, cut, exported, f"{prefix}.{number}", loss if index == last else None, root)
+              for number, (index, draft) in enumerate(drafts.items())}  # fmt: skip
     steps = _schedule(cut, stages, last, loss.outputs if loss.of_pairs else None)
     return Forward(tuple(stages[index] for index in sorted(stages)), steps)
 
@@ -131,12 +142,11 @@ def lower_columns(cut: Cut, prefix: str) -> Forward:
         prefix: The first part of the names of stages.
     """
     making = _Making(cut)
-    for index in sorted(set(cut.assignment.values())):
-        making.drafts[index] = _draft(index, None, making)
-    inputs = {node for draft in making.drafts.values() for node in draft.inputs}
+    drafts = {index: _draft(index, None, making) for index in sorted(set(cut.assignment.values()))}
+    inputs = {node for draft in drafts.values() for node in draft.inputs}
     exported = inputs | cut.read_by_graph_operators | set(cut.roots)
     stages = {index: _stage(index, draft, cut, exported, f"{prefix}.{number}")
-              for number, (index, draft) in enumerate(making.drafts.items())}  # fmt: skip
+              for number, (index, draft) in enumerate(drafts.items())}  # fmt: skip
     return Forward(tuple(stages.values()), _schedule(cut, stages))
 
 
@@ -186,6 +196,7 @@ class _Draft:
     collected: list[Collect] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     edge_sets: list[EdgeSet] = field(default_factory=list)
+    calls: tuple[Call, ...] = ()  # the calls that compute the members
 
 
 class _Making:
@@ -193,7 +204,6 @@ class _Making:
 
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
-        self.drafts: dict[int, _Draft] = {}
         self.places = {node: place for place, node in enumerate(cut.names)}
         self.members: dict[int, list[Node]] = {}
         for node, stage in cut.assignment.items():
@@ -225,6 +235,7 @@ def _draft(index: int, root: Node | None, making: _Making) -> _Draft:
             _place(node, draft)
     if root is not None and root not in inside:
         draft.inputs.append(root)
+    draft.calls = tuple(_call(node, making.cut) for node in draft.members)
     return draft
 
 
@@ -284,8 +295,7 @@ def _stage(
     if loss is not None and root is not None:
         outputs = [StageOutput(cut.names[root], OUTPUT, root.output.shape)]
         loss = None if loss.of_pairs else loss
-    calls = tuple(_call(node, cut) for node in draft.members)
-    return Stage(name, (*vertex, *source), parameters, calls, tuple(outputs), loss, tuple(draft.edge_sets))
+    return Stage(name, (*vertex, *source), parameters, draft.calls, tuple(outputs), loss, tuple(draft.edge_sets))
 
 
 def _output(node: Node, name: str) -> StageOutput:

@@ -160,6 +160,11 @@ class Stage:
         return own | {call.output: call.type.shape for call in self.calls if call.type.rows == "none"}
 
     @cached_property
+    def sparse(self) -> Set[str]:
+        """The names of the inputs that are given as their non-zero numbers."""
+        return {i.value for i in self.inputs if i.sparse}
+
+    @cached_property
     def on_vertices(self) -> tuple[Call, ...]:
         """The calls whose output has a row for each vertex."""
         return tuple(call for call in self.calls if call.type.rows == "vertex")

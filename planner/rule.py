@@ -54,7 +54,7 @@ class Rule:
         """Return how often the rule fired on a finished draft, if it was enabled."""
         if self.count is not None:
             return self.count(draft)
-        return sum(firing.rule == self.name for firing in draft.firings)
+        return draft.firing_counts[self.name]
 
 
 @dataclass(frozen=True, kw_only=True)

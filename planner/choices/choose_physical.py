@@ -60,18 +60,16 @@ def choose_plan(usual: Draft, again: Again, rules: Sequence[Rule]) -> Draft:
         again: A function that makes the plan anew, without a rule or with evaluation in a pass of its own.
         rules: The enabled rules.
     """
-    usual = _in_passes(usual, again)
-    fits = _fits(usual)
-    doubts = [rule.name for rule in rules if rule.in_doubt is not None and rule.in_doubt(usual, fits)]
+    first = _in_passes(usual, again)
+    doubts = [rule.name for rule in rules if rule.in_doubt is not None and rule.in_doubt(first.what, first.fits)]
     if not doubts:
-        return usual
-    first = _candidate(usual)
-    others = [_candidate(_in_passes(again(rule, False), again)) for rule in doubts]
+        return first.what
+    others = [_in_passes(again(rule, False), again) for rule in doubts]
     found = choose_physical([first, *others], LEAST_GAIN * first.cost)
-    return usual if found is first else found.what.stopped(found.what.without, why_without(first, found))
+    return first.what if found is first else found.what.stopped(found.what.without, why_without(first, found))
 
 
-def _in_passes(draft: Draft, again: Again) -> Draft:
+def _in_passes(draft: Draft, again: Again) -> Candidate[Draft]:
     """Return the plan, or the one with evaluation in a pass of its own if that is estimated to take less time.
 
     The second plan is made only if training evaluates as well, and could be pruned without that.
@@ -79,8 +77,8 @@ def _in_passes(draft: Draft, again: Again) -> Draft:
     plan = draft.plan
     evaluates_whole = plan.reuses_evaluation and not plan.train_and_evaluate
     if not evaluates_whole or plan.levels is None or plan.targets != "train":
-        return draft
-    return choose_physical([_candidate(draft), _candidate(again(draft.without, True))]).what
+        return _candidate(draft)
+    return choose_physical([_candidate(draft), _candidate(again(draft.without, True))])
 
 
 def why_without(usual: Candidate[Found], found: Candidate[Found]) -> str:

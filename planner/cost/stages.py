@@ -130,8 +130,7 @@ def _wanted(stage: Stage) -> Set[str]:
 def _product(stage: Stage, call: Call, density: float) -> Work:
     """Return the work of a product for one row. Of a sparse row, only the non-zero numbers count, each as SPARSE_TIMES."""
     width, factors = call.type.width, float(contracted(stage, call))
-    sparse = {i.value for i in stage.inputs if i.sparse}
-    if not sparse.isdisjoint(call.reads):
+    if not stage.sparse.isdisjoint(call.reads):
         factors *= density * SPARSE_TIMES
     maps = prod(call.type.shape[:-1])  # for a row [heads, channels], one map for each head
     return Work(multiply_adds=width * factors, product_numbers=width + maps * factors)
@@ -139,19 +138,22 @@ def _product(stage: Stage, call: Call, density: float) -> Work:
 
 def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
     """Return the work of one forward run of a stage that reads edges. Autograd runs every operator over all rows at once."""
-    total = Work()
+    found = Work()
     for call in stage.calls:
         if call.type.rows == "none" or operator_name(call.op) in VIEWS:
             continue
         if call.op in NEIGHBOUR_OPERATORS:
-            total += Work(calls=1, multiply_adds=operations(stage, call, statistics, within))
+            found.calls += 1
+            found.multiply_adds += operations(stage, call, statistics, within)
         edges = str(call.arguments[2]) if _sorts(call) else call.type.edges
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
         factors = contracted(stage, call) if is_product(call) else 0
         made = rows * call.type.width
-        total += Work(calls=1, autograd_numbers=made * _operations(stage, call), multiply_adds=made * factors)
-        total += Work(draws=made) if call.op in DRAWS else Work()
-    return total
+        found.calls += 1
+        found.autograd_numbers += made * _operations(stage, call)
+        found.multiply_adds += made * factors
+        found.draws += made if call.op in DRAWS else 0
+    return found
 
 
 def _sorts(call: Call) -> bool:

@@ -105,10 +105,9 @@ def declined(root: Node, sums: Sums) -> list[str]:
     found: dict[str, str] = {}
     for node in topological(root):
         facts.learn(node)
-        if facts.is_first_sum(node) and not facts.is_invariant(node):
-            found.setdefault(
-                place(node), _not_repaid(node, facts, sums) or f"what it sums over edges {_depends_on(node)}"
-            )
+        where = place(node)
+        if where not in found and facts.is_first_sum(node) and not facts.is_invariant(node):
+            found[where] = _not_repaid(node, facts, sums) or f"what it sums over edges {_depends_on(node)}"
     return [f"{where}: {reason}" for where, reason in found.items()]
 
 

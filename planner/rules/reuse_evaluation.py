@@ -56,9 +56,9 @@ def _apply(draft: Draft) -> Draft:
         return draft.stopped(RULE.name, OF_BATCHES)
     if draft.model.loss.of_pairs:
         return draft.stopped(RULE.name, OF_PAIRS)
-    if draft.apart or not reuse_evaluation(draft.train, draft.evaluate):
+    if not reuse_evaluation(draft.train, draft.evaluate):
         return draft
-    return replace(draft, evaluates_as_well=True)
+    return replace(draft, may_evaluate_as_well=True)
 
 
 def _beside(draft: Draft) -> Draft:
