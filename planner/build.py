@@ -80,9 +80,10 @@ def build(spec: Spec, weighted: bool = True) -> Node:
     values: dict[str, Node] = {"features": StaticColumn("features", ValueType("vertex", (spec.width,)))}
     for parameter in spec.parameters:
         values[parameter.name] = Parameter(parameter.name, parameter.shape, parameter.trainable, parameter.dtype)
+    keys: dict[str, int] = {}  # of draws that several calls share
     for ordinal, call in enumerate(spec.calls):
-        builder = BUILDERS.get(call.op)
-        values[call.output] = builder(call, values, ordinal, weighted) if builder else _apply(call, values)
+        builder, key = BUILDERS.get(call.op), keys.setdefault(call.draw, ordinal) if call.draw else ordinal
+        values[call.output] = builder(call, values, key, weighted) if builder else _apply(call, values)
     if spec.output not in values:
         raise PlanError(f"the model's output {spec.output!r} is not the output of any of its calls")
     return values[spec.output]

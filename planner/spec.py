@@ -286,6 +286,7 @@ class Call:
     keywords: tuple[tuple[str, Argument], ...] = ()
     layer: str = ""  # qualified name of the module that made the call, for explain and errors
     where: str = ""  # place of the user's line, such as "file.py:12"
+    draw: str = ""  # a name that calls with the same random numbers share; "" for numbers of its own
 
     @cached_property
     def reads(self) -> tuple[str, ...]:

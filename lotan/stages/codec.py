@@ -161,6 +161,7 @@ def _encode_call(call: Call) -> Plain:
         "type": {"rows": kind.rows, "shape": list(kind.shape), "dtype": kind.dtype, "edges": kind.edges},
         "layer": call.layer,
         "where": call.where,
+        **({"draw": call.draw} if call.draw else {}),
     }
 
 
@@ -375,6 +376,7 @@ def _decode_call(data: Any) -> Call:
         keywords=read.items("keywords", _decode_keyword),
         layer=read.text("layer"),
         where=read.text("where"),
+        draw=read.text("draw") if read.has("draw") else "",
     )
 
 

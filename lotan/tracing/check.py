@@ -231,7 +231,8 @@ class _WithoutDraws(TorchFunctionMode):
             args = (*args[:5], 0.0, *args[6:])
         if name in ("rand_like", "randn_like", "bernoulli"):
             return torch.full_like(args[0], 0.5)
-        return func(*args, **(kwargs or {}))
+        found = func(*args, **(kwargs or {}))
+        return torch.full_like(found, 0.5) if name in ("rand", "randn") else found
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from lotan.tracing.forms import (
 )
 from lotan.tracing.learned import OTHER_LOOKUP, PADDED
 from lotan.tracing.moved_rows import MovedRowsWriter
+from lotan.tracing.pyg.drawing import BOTH_WAYS, draws_both_ways, draws_for_other_edges
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import (
     COUNT_AS_VALUE,
@@ -407,6 +408,9 @@ class Transcript(MovedRowsWriter):
                 node, f"forward returns {describe(kind)}; expected float32 of shape [num_vertices, outputs]{hint}"
             )
         calls = needed_calls(self._calls, output.name)
+        if (again := draws_both_ways(calls)) is not None:
+            raise ModelError(" ".join(filter(None, [again.layer and f"layer {again.layer!r}", again.where, BOTH_WAYS])))
+        self.draws_moved = self.draws_moved or draws_for_other_edges(calls)
         read = {name for call in calls for name in call.reads}
         tracked = tuple(layer for layer in self._tracked if layer.mean in read)
         buffers = {name for layer in tracked for name in (layer.mean, layer.variance)}

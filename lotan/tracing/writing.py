@@ -10,9 +10,10 @@ from torch.fx import Node
 
 from lotan.stages.row_wise import DTYPES, short_name, why_not_row_wise
 from lotan.tracing.forms import FullSize
+from lotan.tracing.pyg.drawing import DRAW
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import MOVED_ROWS, layer_of, line_of, refusal
-from planner.spec import Argument, Call, ParameterSpec, Ref, RowCount, ValueType
+from planner.spec import DISTRIBUTIONS, DROPOUT, Argument, Call, ParameterSpec, Ref, RowCount, ValueType
 
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
 
@@ -89,7 +90,8 @@ class CallWriter:
         if kind.rows != "none" and not kind.width:
             raise refusal(node, f"{short_name(op)} makes {describe(kind)}; {AT_LEAST_ONE}")
         self._types[name] = kind
-        self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node)))
+        draw = str(node.meta.get(DRAW, "")) if op in (DROPOUT, *DISTRIBUTIONS) else ""
+        self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node), draw))
         return Ref(name)
 
     def _type(self, node: Node, value: torch.Tensor) -> ValueType:

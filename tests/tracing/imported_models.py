@@ -471,13 +471,6 @@ class VectorsOfSome(Refused):
         return scatter(self.lin(x)[index[0]] * values[:, :1], index[1], 0, x.size(0))
 
 
-class LoopsAfterDropout(Refused):
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        weight = F.dropout(edge_weight, 0.5, self.training)
-        edge_index, weight = add_remaining_self_loops(edge_index, weight)  # values after dropout
-        return scatter(self.lin(x)[edge_index[0]] * weight[:, None], edge_index[1], 0, x.size(0))
-
-
 class UnknownFill(Refused):
     def __init__(self) -> None:
         super().__init__()

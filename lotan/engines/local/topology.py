@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lotan.engines.local.entry_sums import EntrySums
 from lotan.errors import EngineError
-from lotan.graph.edge_sets import gcn_scale, self_loops
+from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.graph.sorted_edges import sort_ends
 from lotan.memory.mapped import MappedMemory
@@ -187,20 +187,25 @@ class Edges:
             others, every = self.src != self.dst, np.arange(self.vertices)
             first, then = (np.concatenate([ends[others], every]) for ends in (self.dst, self.src))
             dst, src = sort_ends(first, then, self.vertices)
-            return Edges(self.vertices, src, dst, None)
-        given = None if self.weight is None else torch.from_numpy(self.weight)
-        index = torch.from_numpy(np.stack([self.src, self.dst]))
-        loops = self_loops(index, self.vertices)
+            return Edges(self.vertices, src, dst, None, columns=self._column_with_loops)
+        loops, order = self._looped
         src, dst = loops.index.numpy()
-        order = np.lexsort((src, dst))
+        weight = None if self.weight is None else loops.weights(torch.from_numpy(self.weight)).numpy()[order]
+        return Edges(self.vertices, src[order], dst[order], weight, columns=self._column_with_loops)
 
-        def column(name: str) -> Tensor:
-            base, fill = fill_of(name)
-            assert fill is not None  # the planner names the value of added loops
-            return loops.column(self.column(base), index[1], fill)[torch.from_numpy(order)]
+    @cached_property
+    def _looped(self) -> tuple[SelfLoops, Positions]:
+        """The edges with exactly one self-loop per vertex, and their order by destination, then source."""
+        loops = self_loops(torch.from_numpy(np.stack([self.src, self.dst])), self.vertices)
+        src, dst = loops.index.numpy()
+        return loops, np.lexsort((src, dst))
 
-        weight = None if given is None else loops.weights(given).numpy()[order]
-        return Edges(self.vertices, src[order], dst[order], weight, columns=column)
+    def _column_with_loops(self, name: str) -> Tensor:
+        """Return a column of the edges with exactly one self-loop per vertex."""
+        base, fill = fill_of(name)
+        assert fill is not None  # the planner names the value of added loops
+        loops, order = self._looped
+        return loops.column(self.column(base), torch.from_numpy(self.dst), fill)[torch.from_numpy(order)]
 
     def turned(self) -> Edges:
         """Return the edges with both ends exchanged, in the order of their new ends. Parallel edges keep their order."""

@@ -13,16 +13,17 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
-from lotan.tracing.fakes import GROUP
-from lotan.tracing.pyg.meanings import End, Identities, Index
-from lotan.tracing.pyg.recipes import Recipe, draws, recipe_of
+from lotan.tracing.pyg.drawing import drawing_node, note_same
+from lotan.tracing.pyg.group_tensors import GroupTensors
+from lotan.tracing.pyg.meanings import End, Identities, Index, beside
+from lotan.tracing.pyg.recipes import Recipe, recipe_of
 from planner.edge_columns import LOOP
 from planner.edge_sets import is_reversed, relation_of, reversed_set
 from planner.spec import SOFTMAX_EPSILON, EdgeSet
 
 NOT_AGAIN = (
-    "adds self-loops to edges with values that cannot be computed for a self-loop: values after dropout, or those that are "
-    "normalised over the edges of a vertex. Add the self-loops before"
+    "adds self-loops to edges with values that cannot be computed for a self-loop, such as those that are normalised over the "
+    "edges of a vertex. Add the self-loops before"
 )
 NOT_TURNED = (
     "aggregates values where edges begin that cannot be computed there, because it is not known how they were made; compute "
@@ -34,16 +35,12 @@ CHOSEN_QUANTILE = (
 )
 OTHER_EDGES = "reads edges that are not those of the graph; pass on the edge_index that forward is given"
 OTHER_ROWS = "reads rows of another type of vertices than these edges have at their {}, or rows of edges"
-ROWS_BY_GROUP = (
-    "takes rows of vertices or edges by the number of a group; take what was reduced by group, or a parameter"
-)
-FEW_GROUPS = "has {} rows for the groups of vertices, but the graph has {}; make it for as many"
 LEAST_SCORE = -1e30
 """The score of an edge that does not count. Its exponential is 0 beside that of any other edge."""
 
 
-class EdgeTensors:
-    """The edges of one trace.
+class EdgeTensors(GroupTensors):
+    """The edges of one trace, and its groups of vertices.
 
     Args:
         graph: the graph of fake tensors.
@@ -61,12 +58,8 @@ class EdgeTensors:
         number_of_groups: int | None = None,
         order: int | None = None,
     ) -> None:
-        self.graph, self.order = graph, order
-        self.number_of_groups = number_of_groups
-        self._all: Identities[bool] = Identities()
-        self.groups: Identities[bool] = Identities()  # the column `batch`, and views of it
-        self.weighted = weighted
-        self.refuse = refuse
+        super().__init__(graph, refuse, number_of_groups)
+        self.order, self.weighted = order, weighted
         self.indices: Identities[Index] = Identities()
         self.ends: Identities[End] = Identities()
         self.columns: Identities[tuple[str, EdgeSet]] = Identities()  # the graph's own columns of edges
@@ -217,27 +210,40 @@ class EdgeTensors:
 
     def remember(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Recipe | None:
         """Return how a function computes its result, if that is a value on edges which can be computed again."""
-        found = recipe_of(func, args, kwargs, self._recipes.get, self._is_of_edges, self.edge_count)
-        if found is None or not draws(func, args, kwargs):
-            return found
-        recipe = found
-        given = self.edges_of(*(value for value in args if self._is_of_edges(value)))
+        return recipe_of(func, args, kwargs, self._recipes.get, self._is_of_edges, self.edge_count)
 
-        def draw_again(edges: EdgeSet) -> Tensor:
-            """Draw for the same edges turned round. `lotan.tracing.check` finds out if a model reads both draws."""
-            if given is None or edges != reversed_set(given):
-                raise self.refuse(NOT_AGAIN)
-            return recipe(edges)
+    def keep(self, value: Any, recipe: Recipe | None, drawn: bool = False) -> None:
+        """Keep how a value was computed.
 
-        return Recipe(draw_again)
-
-    def keep(self, value: Any, recipe: Recipe | None) -> None:
-        """Keep how a value was computed."""
+        Args:
+            value: the value, or anything else, of which nothing is kept.
+            recipe: how it was computed, or None if it cannot be computed again.
+            drawn: if True, the value itself was drawn at random (default: False).
+        """
         if isinstance(value, Tensor):
             if recipe is None or self.edges_of(value) is None:
                 self._recipes.forget(value)
             else:
-                self._recipes[value] = recipe
+                self._recipes[value] = self._drawing(value, recipe) if drawn else recipe
+
+    def is_drawn(self, value: Tensor) -> bool:
+        """Return True if a value on edges depends on random numbers."""
+        recipe = self._recipes.get(value)
+        return recipe is not None and recipe.drawn
+
+    def _drawing(self, value: Tensor, recipe: Recipe) -> Recipe:
+        """Return how a value that was drawn is drawn again, with the same random numbers for the same edges."""
+        first, relation = drawing_node(value), relation_of(str(self._edge_set(value)))
+
+        def draw_again(edges: EdgeSet) -> Tensor:
+            found = recipe(edges)
+            again = drawing_node(found)
+            if first is None or again is None or relation != relation_of(edges):
+                raise self.refuse(NOT_AGAIN)
+            note_same(first, again)
+            return found
+
+        return Recipe(draw_again, drawn=True)
 
     def _is_of_edges(self, value: Any) -> bool:
         return isinstance(value, Tensor | torch.SymInt) and self._edge_set(value) is not None
@@ -246,9 +252,9 @@ class EdgeTensors:
         self.columns[value] = name, edges
         return self._computed(value, make)
 
-    def _computed(self, value: Tensor, make: Callable[[EdgeSet], Tensor]) -> Tensor:
-        """Note how a value on edges is computed for an edge set, and return it."""
-        self._recipes[value] = Recipe(make)
+    def _computed(self, value: Tensor, make: Callable[[EdgeSet], Tensor], drawn: bool = False) -> Tensor:
+        """Note how a value on edges is computed for an edge set, and if it depends on random numbers, and return it."""
+        self._recipes[value] = Recipe(make, drawn)
         return value
 
     def _chosen(self, index: Index, mask: Tensor) -> Index:
@@ -258,7 +264,8 @@ class EdgeTensors:
             factor = self.on(mask, edges).to(torch.float32)
             return factor if index.times is None else factor * self.on(index.times, edges)
 
-        return replace(index, times=self._computed(times(index.edges), times), without_loops=False, chosen=None)
+        drawn = self.is_drawn(mask) or (index.times is not None and self.is_drawn(index.times))
+        return replace(index, times=self._computed(times(index.edges), times, drawn), without_loops=False, chosen=None)
 
     def _landing(self, end: End) -> End:
         """Return the ends of edges at the same vertices, of the edges turned round if need be."""
@@ -272,77 +279,6 @@ class EdgeTensors:
         found = cast(Tensor, torch.ops.lotan.bounded(numbers, limit))
         recipe = self._recipes.get(numbers)
         return found if recipe is None else self._computed(found, lambda edges: self.bounded(recipe(edges), limit))
-
-    # Groups of vertices
-
-    def group(self) -> Tensor:
-        """Return the number of each vertex's group, int64 [num_vertices]."""
-        return self.mark_group(self.graph.column(GROUP))
-
-    def mark_group(self, tensor: Tensor) -> Tensor:
-        """Note that a tensor has the numbers of groups, and return it."""
-        self.groups[tensor] = True
-        return tensor
-
-    def mark_all(self, tensor: Tensor) -> Tensor:
-        """Note that a tensor, a mask or an order of the vertices, chooses all of them in their order, and return it."""
-        self._all[tensor] = True
-        return tensor
-
-    def chooses_all(self, value: object) -> bool:
-        """Return True for a tensor that chooses all vertices in their order."""
-        return self._all.get(value) is not None
-
-    def group_rows(self, table: Tensor, index: Tensor) -> Tensor:
-        """Return the entry of a table [groups, *shape] for each vertex's group, [num_vertices, *shape]."""
-        first: Any = table.shape[0] if table.dim() else None
-        if not isinstance(first, int):
-            raise self.refuse(ROWS_BY_GROUP)
-        if self.number_of_groups is not None and first < self.number_of_groups:
-            raise self.refuse(FEW_GROUPS.format(first, self.number_of_groups))
-        return cast(Tensor, torch.ops.lotan.group_rows(table, index))
-
-    def group_total(self, x: Tensor, index: Tensor, groups: int, kind: str) -> Tensor:
-        """Reduce the rows of each group, [groups, *shape]. A group without rows has 0.
-
-        The rows that have the greatest or the least number of a group share its gradient evenly.
-
-        Args:
-            x: the rows, [num_vertices, *shape].
-            index: the numbers of groups [num_vertices], perhaps in another shape.
-            groups: the number of groups.
-            kind: "sum", "mean", "max" or "min".
-        """
-        while index.dim() > 1:
-            index = index.select(1, 0)
-        if self.number_of_groups is not None and groups < self.number_of_groups:
-            raise self.refuse(FEW_GROUPS.format(groups, self.number_of_groups))
-        if not x.dtype.is_floating_point:
-            x = x.to(torch.float32)
-        if kind == "min":
-            return -self.group_total(-x, index, groups, "max")
-        if kind == "max":
-            return self._greatest_of_groups(x, index, groups)
-        total = cast(Tensor, torch.ops.lotan.group_total(x, index, groups, "sum"))
-        if kind == "sum":
-            return total
-        ones = torch.ones_like(x.select(1, 0) if x.dim() > 1 else x)
-        while ones.dim() > 1:
-            ones = ones.select(1, 0)
-        count = torch.ops.lotan.group_total(ones, index, groups, "sum").clamp(min=1)
-        return total / beside(count, total)
-
-    def _greatest_of_groups(self, x: Tensor, index: Tensor, groups: int) -> Tensor:
-        rows = x.detach()
-        found = torch.ops.lotan.group_total(rows, index, groups, "max")
-        found = torch.where(found == -torch.inf, 0.0, found)
-        here = (rows == torch.ops.lotan.group_rows(found, index)).to(x.dtype)
-        count = torch.ops.lotan.group_total(here, index, groups, "sum").clamp(min=1)
-        share = here / torch.ops.lotan.group_rows(count, index)
-        again = torch.ops.lotan.group_total(x * share, index, groups, "sum")
-        return cast(
-            Tensor, found + (again - again.detach())
-        )  # the value is exact, and the gradient is that of the shares
 
     # Graph operators
 
@@ -488,11 +424,6 @@ class EdgeTensors:
             total, count = self._aggregate(messages, end, "sum"), self.count(given)
             return total / beside(count.clamp(min=1), total)
         return cast(Tensor, torch.ops.lotan.aggregate(messages, edges.index, edges.num_vertices, kind, edges.name))
-
-
-def beside(rows: Tensor, like: Tensor) -> Tensor:
-    """Return one number for each row in a shape that broadcasts over `like`, [rows, *shape]."""
-    return rows.view(-1, *[1] * (like.dim() - 1))
 
 
 class _Running(threading.local):

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import ATTENTION
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, beside
+from lotan.tracing.pyg.edge_tensors import EdgeTensors
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
-from lotan.tracing.pyg.meanings import Index, with_rows_first
+from lotan.tracing.pyg.meanings import Index, beside, with_rows_first
 from lotan.tracing.pyg.neighbours import NEIGHBOURS
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv, rgcn_conv
 from planner.spec import INTERPOLATIONS

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, beside
-from lotan.tracing.pyg.meanings import Index
+from lotan.tracing.pyg.edge_tensors import EdgeTensors
+from lotan.tracing.pyg.meanings import Index, beside
 from planner.edge_columns import LOOP, REDUCTIONS
 from planner.edge_sets import as_given, with_loops
 from planner.spec import EdgeSet
@@ -128,7 +128,10 @@ def _with_chosen(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: A
     there = tensors.scatter(tensors.aggregate(loop, index.ends, "sum"), looped.ends) > 0
     greatest = tensors.scatter(tensors.aggregate(attributes, chosen.ends, "max"), looped.ends)
     values = tensors.on(attributes, looped.edges)
-    own = torch.where(tensors.on(times, looped.edges) > 0, values, greatest)
+    if tensors.is_drawn(times):  # the edges with added self-loops do not tell which of several were drawn
+        own = torch.minimum(values, greatest)  # the value without a mask is the greatest of the graph, if it is a weight
+    else:
+        own = torch.where(tensors.on(times, looped.edges) > 0, values, greatest)
     own = torch.where(there, own, _of_loops(tensors, index, attributes, fill))
     return torch.where(tensors.is_loop(looped.edges), own, values)
 

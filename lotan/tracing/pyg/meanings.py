@@ -89,3 +89,8 @@ class Identities(Generic[Meaning]):
 def with_rows_first(function: Callable[[Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
     """Return what a function of rows makes of a tensor that has its rows in the dimension `dim`, with them there again."""
     return function(x.movedim(dim, 0)).movedim(0, dim) if dim % x.dim() else function(x)
+
+
+def beside(rows: Tensor, like: Tensor) -> Tensor:
+    """Return one number for each row in a shape that broadcasts over `like`, [rows, *shape]."""
+    return rows.view(-1, *[1] * (like.dim() - 1))

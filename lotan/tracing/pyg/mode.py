@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lotan.tracing.pyg.attention import ONE_GROUP
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, beside
-from lotan.tracing.pyg.meanings import End, Identities, with_rows_first
-from lotan.tracing.pyg.recipes import writes_to_input
+from lotan.tracing.pyg.edge_tensors import EdgeTensors
+from lotan.tracing.pyg.meanings import End, Identities, beside, with_rows_first
+from lotan.tracing.pyg.recipes import draws, writes_to_input
 
 _SAME_INDEX = ("to", "long", "contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_")
 _EQUAL = ("eq", "__eq__")
@@ -91,7 +91,7 @@ class EdgeMode(TorchFunctionMode):
             return result
         recipe = self._tensors.remember(func, args, kwargs)
         out = func(*args, **kwargs)
-        self._tensors.keep(out, recipe)
+        self._tensors.keep(out, recipe, draws(func, args, kwargs))
         if name in _MAKES_ZEROS:
             self._zeros[out] = True
         elif writes_to_input(name) and args:

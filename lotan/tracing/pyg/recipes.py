@@ -26,10 +26,11 @@ class Recipe:
 
     Args:
         make: a function that computes it for an edge set.
+        drawn: if True, it depends on random numbers (default: False).
     """
 
-    def __init__(self, make: Callable[[EdgeSet], Tensor]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[EdgeSet], Tensor], drawn: bool = False) -> None:
+        self._make, self.drawn = make, drawn
         self._made: dict[EdgeSet, Tensor] = {}
 
     def __call__(self, edges: EdgeSet) -> Tensor:
@@ -58,9 +59,11 @@ def recipe_of(
         count: returns the number of edges of an edge set.
     """
     name = getattr(func, "__name__", "")
+    drawn = draws(func, args, kwargs)
 
     def taken(argument: Any) -> Any:
         """Return an argument, or its recipe in its place."""
+        nonlocal drawn
         if isinstance(argument, torch.Size):
             return tuple(taken(size) for size in argument)
         if not of_edges(argument):
@@ -68,6 +71,7 @@ def recipe_of(
         found = known(argument) if isinstance(argument, Tensor) else Recipe(count)
         if found is None:
             raise _LostError
+        drawn = drawn or found.drawn
         return found
 
     try:
@@ -82,7 +86,7 @@ def recipe_of(
         result: Tensor = func(*given, **named)
         return result
 
-    return Recipe(again)
+    return Recipe(again, drawn)
 
 
 def draws(func: Callable[..., Any], args: Any, kwargs: Any) -> bool:
