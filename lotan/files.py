@@ -11,6 +11,10 @@ from typing import IO, Any
 from lotan.errors import LotanError
 
 
+SAVED_MODEL = "model.json"
+"""The name of a file that every saved model has in its folder."""
+
+
 def expanded(path: str | Path) -> Path:
     """Return a path in which the user's home folder stands for a leading `~`."""
     return Path(path).expanduser()

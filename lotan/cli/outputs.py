@@ -95,6 +95,13 @@ def check_outputs(options: argparse.Namespace, *, files: Sequence[str], director
         check_file(option_name(name), getattr(options, name))
     for name in ("checkpoint_dir", *directories):
         check_directory(option_name(name), getattr(options, name))
+    from lotan.graph.files import has_graph  # imported here, because it takes longer than --help
+
+    for name in {"save", "save_best"}.intersection(directories):
+        if (given := getattr(options, name)) is not None and has_graph(Path(given)):
+            raise ConfigurationError(
+                f"{option_name(name)} {given} has a saved graph, and a model needs a folder of its own; name another place"
+            )
     places: dict[Path, str] = {}
     for name in (*files, "checkpoint_dir", *directories):
         given = getattr(options, name)

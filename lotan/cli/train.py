@@ -62,7 +62,7 @@ def train(options: argparse.Namespace) -> Run:
     if not options.quiet:
         print_metrics(finished.best_epoch, finished.metrics)
     if options.save:
-        finished.save(options.save)
+        finished.save(options.save, overwrite=True)
     if options.report:
         from lotan.results.report import write_report
 

@@ -142,7 +142,7 @@ def _write(tuned: Tuned, options: argparse.Namespace) -> None:
         _write_commands(tuned, options)
     words = tuned.best.train_options
     if options.save_best:
-        tuned.save_best(options.save_best)
+        tuned.save_best(options.save_best, overwrite=True)
     if words is not None and not options.quiet:
         print(f"\nthe best one alone: lotan train {shlex.join([*graph_words(options), *words])}", flush=True)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.errors import GraphError
-from lotan.files import expanded
+from lotan.files import SAVED_MODEL, expanded
 from lotan.graph import file_tables
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import edge_table, link_table, vertex_tables
@@ -335,10 +335,11 @@ def make_room(directory: Path, overwrite: bool, names: tuple[str, ...] = (VERTIC
         names: the names of what makes up a graph there.
 
     Raises:
-        GraphError: a graph is there, and `overwrite` is False; or the place is a file.
+        GraphError: a graph is there, and `overwrite` is False; or the place is a file, or has a saved model.
     """
     if directory.exists() and not directory.is_dir():
         raise GraphError(f"{directory} is a file, and a graph is saved as a directory. Name another place.")
+    require_no_model(directory)
     there = [directory / name for name in names if (directory / name).exists()]
     if there and not overwrite:
         raise GraphError(f"{directory} has a graph already. Name another place, or pass overwrite=True to replace it.")
@@ -347,3 +348,18 @@ def make_room(directory: Path, overwrite: bool, names: tuple[str, ...] = (VERTIC
             shutil.rmtree(place)
         else:
             place.unlink()
+
+
+def require_no_model(directory: Path) -> None:
+    """Check that no saved model lies where a graph is to be saved.
+
+    Raises:
+        GraphError: a model is there.
+    """
+    if (directory / SAVED_MODEL).exists():
+        raise GraphError(f"{directory} has a saved model, and a graph needs a folder of its own. Name another place.")
+
+
+def has_graph(directory: Path) -> bool:
+    """Return True if a graph was saved in a directory."""
+    return any((directory / name).exists() for name in (VERTICES, EDGES))

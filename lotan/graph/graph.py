@@ -445,7 +445,7 @@ class Graph(GraphFacts):
             overwrite: if True, a graph that is there is replaced (default: False).
 
         Raises:
-            GraphError: a graph is there already, the place is a file, or it cannot be written.
+            GraphError: a graph or a saved model is there already, the place is a file, or it cannot be written.
         """
         require_flag("save", "overwrite", overwrite)
         if self._source.names.batch is not None:
@@ -459,6 +459,7 @@ class Graph(GraphFacts):
 
         if not is_uri(path):
             path = expanded(path)
+            files.require_no_model(path)
         with spark_translated(GraphError, f"The graph cannot be saved at {path}"):
             frames.save(self._tables, self.names, self.undirected, str(path), overwrite)
 

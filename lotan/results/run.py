@@ -62,6 +62,14 @@ class Run:
         """Write the report as a JSON file."""
         write_report(path, self.report)
 
-    def save(self, directory: str | Path) -> None:
-        """Write the model to a directory, for `lotan.load` and `lotan predict`."""
-        self.model.save(directory)
+    def save(self, directory: str | Path, overwrite: bool = False) -> None:
+        """Write the model to a directory, for `lotan.load` and `lotan predict`.
+
+        Args:
+            directory: The directory.
+            overwrite: True to replace a saved model that is there.
+
+        Raises:
+            ModelError: A saved model is there and `overwrite` is False, or the directory has a saved graph.
+        """
+        self.model.save(directory, overwrite)

@@ -18,9 +18,10 @@ from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import GraphError, ModelError, StageError
-from lotan.files import DamagedError, expanded, read_data, write_atomically
+from lotan.files import SAVED_MODEL, DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids
+from lotan.graph.files import has_graph
 from lotan.graph.id_files import read_ids, write_ids
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from lotan.results.vertex_explanation import VertexExplanation
 
 FORMAT = 1
-SPEC, WEIGHTS, IDS = "model.json", "weights.pt", "ids.parquet"
+SPEC, WEIGHTS, IDS = SAVED_MODEL, "weights.pt", "ids.parquet"
 _MEND = "Save it again with Run.save, or train again with --save"
 
 T = TypeVar("T")
@@ -326,12 +327,21 @@ class TrainedModel:
         weights = self._weights_for(graph)  # reads the graph only if there are learned rows
         return explain_vertex(self.spec, self.loss, weights, graph, vertex, **options)
 
-    def save(self, directory: str | Path) -> None:
+    def save(self, directory: str | Path, overwrite: bool = False) -> None:
         """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory.
 
         For a model with learned rows, `ids.parquet` has the ids of the rows, in their order.
+
+        Args:
+            directory: The directory.
+            overwrite: True to replace a saved model that is there.
+
+        Raises:
+            ModelError: A saved model is there and `overwrite` is False, or the directory has a saved graph.
         """
         directory = expanded(directory)
+        require_flag("save", "overwrite", overwrite)
+        _require_room(directory, overwrite)
         content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
         content |= {"edges": dict(self.edges)} if self.edges else {}
         content |= {"classes": list(self.classes)} if self.classes else {}
@@ -339,8 +349,20 @@ class TrainedModel:
         directory.mkdir(parents=True, exist_ok=True)
         if self.ids is not None:
             write_ids(directory / IDS, self.ids)
+        else:
+            (directory / IDS).unlink(missing_ok=True)  # of a model that is replaced
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def _require_room(directory: Path, overwrite: bool) -> None:
+    """Check that a model can be saved in a directory."""
+    if has_graph(directory):
+        raise ModelError(f"{directory} has a saved graph, and a model needs a folder of its own; name another place")
+    if (directory / SPEC).exists() and not overwrite:
+        raise ModelError(
+            f"{directory} has a saved model already; name another place, or pass overwrite=True to replace it"
+        )
 
 
 def _other_groups(trained: int | None, given: int | None) -> str:

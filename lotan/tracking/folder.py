@@ -80,7 +80,7 @@ class RunFolder(Tracker):
     def finish(self, run: Run) -> None:
         """Write the report and the model, and all lines again, because an epoch may have been evaluated after its line."""
         self._write(EPOCHS, "".join(map(_line, run.history)))
-        run.save(self._folder / "model")
+        run.save(self._folder / "model", overwrite=True)
         run.write_report(self._folder / "report.json")
 
     def _write(self, name: str, content: str) -> None:

@@ -118,15 +118,20 @@ class Tuned:
         content = self.html().encode()
         write_atomically(path, lambda stream: stream.write(content))
 
-    def save_best(self, directory: str | Path) -> None:
+    def save_best(self, directory: str | Path, overwrite: bool = False) -> None:
         """Write the best model, for `lotan.load` and `lotan predict`.
+
+        Args:
+            directory: the directory.
+            overwrite: if True, a saved model that is there is replaced (default: False).
 
         Raises:
             EngineError: no model can be used, because all of them diverged.
+            ModelError: a saved model is there and `overwrite` is False, or the directory has a saved graph.
         """
         _ = self.best
         assert self.best_run is not None  # because there is a best trial
-        self.best_run.save(directory)
+        self.best_run.save(directory, overwrite)
 
     def lines(self, most: int | None = None) -> list[str]:
         """Return a table of text with one line for each trial, best first, for at most `most` trials."""

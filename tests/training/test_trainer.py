@@ -16,6 +16,7 @@ import torch_geometric.nn as pyg
 from torch.nn import functional
 
 import lotan
+from lotan.cli import main
 from lotan.engines.local import LocalEngine
 from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.memory.watch import MEMORY_KEYS
@@ -486,6 +487,23 @@ class TestPredictions:
         assert predicted.equals(run.predict())
         load(tmp_path / "model").write_predictions(unlabelled, tmp_path / "predictions.parquet", engine="local")
         assert (tmp_path / "predictions.parquet").is_file()
+        with pytest.raises(lotan.ModelError, match=r"has a saved model already.*overwrite=True"):
+            run.save(tmp_path / "model")
+        (tmp_path / "model" / "ids.parquet").write_bytes(b"of another model")
+        run.save(tmp_path / "model", overwrite=True)
+        assert load(tmp_path / "model").predict(unlabelled, engine="local").equals(predicted)
+
+    def test_and_a_graph_are_not_saved_in_one_folder(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        data = Data()
+        run = _fit(_pair()[0], data, epochs=1)
+        data.graph.save(tmp_path / "graph")
+        run.save(tmp_path / "model")
+        with pytest.raises(lotan.ModelError, match="graph has a saved graph"):
+            run.save(tmp_path / "graph", overwrite=True)
+        with pytest.raises(lotan.GraphError, match="model has a saved model"):
+            data.graph.save(tmp_path / "model", overwrite=True)
+        assert main(["train", "--graph", "digits", "--save", str(tmp_path / "graph")]) == 2
+        assert "--save" in capsys.readouterr().err
 
     @pytest.mark.parametrize("name", ["model.json", "weights.pt"])
     def test_of_a_damaged_model_are_refused(self, tmp_path: Path, name: str) -> None:
