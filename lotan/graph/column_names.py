@@ -152,6 +152,11 @@ class ColumnNames:
         found: dict[str, Any] = {argument: name for argument, name in OPTIONAL_EDGES.items() if name in columns}
         return replace(self, **{argument: name for argument, name in found.items() if argument not in given})
 
+    def with_present_weight(self, columns: Sequence[str]) -> ColumnNames:
+        """Return the names without that of the weights if it is the default name, and the edges have no such column."""
+        absent = self.weight == OPTIONAL_EDGES["weight"] and self.weight not in columns
+        return replace(self, weight=None) if absent else self
+
     def of_vertices(self) -> list[str]:
         """Return the columns that are read from the vertices."""
         others = [name for name in (self.label, self.batch, *self.split_columns, self.vertex_weight) if name]

@@ -59,7 +59,8 @@ class Graph(GraphFacts):
             be absent (default: "label").
         split: the name of a column of 'train', 'val', 'test' or null, or of the numbers 0, 1 and 2; or the names of
             three masks. A column of the default name may be absent (default: "split").
-        weight: the name of a column of the edges, or None if every edge weighs 1 (default: None).
+        weight: the name of a column of the edges, or None if every edge weighs 1. A column of the default name may be
+            absent (default: "weight").
         edge_features: the name of an array column of the edges, or the names of several columns of numbers: the
             attributes of each edge; None for none (default: None).
         edge_type: the name of an integer column of the edges, with types numbered from 0; None for none (default: None).
@@ -95,7 +96,7 @@ class Graph(GraphFacts):
         features: str | Sequence[str] = "features",
         label: str | None = "label",
         split: str | Sequence[str] | None = "split",
-        weight: str | None = None,
+        weight: str | None = "weight",
         undirected: bool = False,
         edge_features: str | Sequence[str] | None = None,
         edge_type: str | None = None,
@@ -192,7 +193,7 @@ class Graph(GraphFacts):
         features: str | Sequence[str] = "features",
         label: str | None = "label",
         split: str | None = "split",
-        weight: str | None = None,
+        weight: str | None = "weight",
         undirected: bool = False,
         edge_features: str | Sequence[str] | None = None,
         edge_type: str | None = None,

@@ -36,7 +36,7 @@ class HeteroGraph(Graph):
         features: as in `lotan.Graph`, in the tables of all types (default: "features").
         label: as in `lotan.Graph` (default: "label").
         split: as in `lotan.Graph` (default: "split").
-        weight: the name of a column of edges, which relations may lack; None if every edge weighs 1 (default: None).
+        weight: the name of a column of edges, which relations may lack; None if every edge weighs 1 (default: "weight").
         edge_features: the columns of the edges' attributes, named as features are. They may differ in number from relation to
             relation, and a relation may have none; None for no attributes (default: None).
         task_type: the type of vertices whose labels are to be learnt; None for the one that has labels (default: None).
@@ -65,7 +65,7 @@ class HeteroGraph(Graph):
         features: str | Sequence[str] = "features",
         label: str | None = "label",
         split: str | Sequence[str] | None = "split",
-        weight: str | None = None,
+        weight: str | None = "weight",
         task_type: str | None = None,
         id: str = "id",
         src: str = "src",

@@ -27,7 +27,7 @@ from lotan.memory.mapped import MappedMemory
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-UNREAD_EDGES = ("weight", "weights", "edge_weight", "edge_attr", "edge_type")
+UNREAD_EDGES = ("weights", "edge_weight", "edge_attr", "edge_type")
 """Columns of edges that look like data. A run says so if they are there and not named."""
 UNREAD_LABELS = ("y", "labels", "target", "class")
 """Columns of vertices that look like labels. A run says so if there is no column `label`, and none is named."""
@@ -131,6 +131,7 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     """
     vertices, edges = from_pandas_on_spark(vertices), from_pandas_on_spark(edges)
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
+    names = names.with_present_weight(names_of_columns(edges))
     notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:
         linked = names.with_links()

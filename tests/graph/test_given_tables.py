@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
+from lotan.graph import Graph, HeteroGraph
 
 VERTICES = {"id": [3, 1, 2], "features": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "label": [0, 1, 0]}
 EDGES = {"src": [1, 2], "dst": [2, 3]}
@@ -121,18 +121,32 @@ def test_tensors_of_other_types_and_layouts_are_features(features):
 
 
 def test_columns_that_look_like_data_and_are_not_read_are_named():
-    edges = pd.DataFrame(EDGES).assign(weight=1.0, edge_type=0, when=1)
+    edges = pd.DataFrame(EDGES).assign(edge_weight=1.0, edge_type=0, when=1)
     graph = Graph(VERTICES, edges)
     assert graph.notes == (
-        "edges: the columns weight, edge_type are not read; name them where the graph is made, as weight, edge_features "
-        "or edge_type",
+        "edges: the columns edge_weight, edge_type are not read; name them where the graph is made, as weight, "
+        "edge_features or edge_type",
     )
-    assert Graph(VERTICES, edges, weight="weight", edge_type="edge_type").notes == ()
+    assert Graph(VERTICES, edges, weight="edge_weight", edge_type="edge_type").notes == ()
     vertices = pd.DataFrame(VERTICES).rename(columns={"label": "y"})
     assert Graph(vertices, EDGES).notes == (
         "vertices: there is no column label, and y is not read; name it where the graph is made, as label",
     )
     assert Graph(vertices, EDGES, label="y").notes == Graph(vertices, EDGES, features=["y"]).notes == ()
+
+
+def test_every_reader_takes_the_column_weight(tmp_path):
+    edges = pd.DataFrame(EDGES).assign(weight=2.5)
+    Graph(VERTICES, edges).save(tmp_path)
+    tables = tmp_path / "vertices.parquet", tmp_path / "edges.parquet"
+    typed = HeteroGraph({"v": VERTICES}, {("v", "to", "v"): edges})
+    for graph in (Graph(VERTICES, edges), Graph.read(tmp_path), Graph.read_tables(*tables), typed):
+        assert set(graph.arrays().weight) == {2.5}
+        assert graph.names.weight_words(graph.statistics.weighted) == "column weight"
+    for graph in (Graph(VERTICES, edges, weight=None), Graph.read(tmp_path, weight=None), Graph(VERTICES, EDGES)):
+        assert graph.arrays().weight is None
+        assert graph.names.weight_words(graph.statistics.weighted) == "none"
+    assert HeteroGraph({"v": VERTICES}, {("v", "to", "v"): EDGES}).arrays().weight is None
 
 
 def test_arrays_take_tensors_an_edge_index_and_names():
