@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from lotan.errors import ConfigurationError
+from lotan.errors import ConfigurationError, LotanError
 
 LARGEST = 3.4028234663852886e38  # the largest float32
 
@@ -46,6 +46,31 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """
     found = difflib.get_close_matches(name, names, n=1)
     return found[0] if found else None
+
+
+def unknown(
+    owner: str, given: Iterable[str], takes: Iterable[str], meant: Mapping[str, str], kind: type[LotanError]
+) -> LotanError:
+    """Return the error for the first of some arguments that an owner does not take.
+
+    Args:
+        owner: The class or function that they were given to.
+        given: Their names.
+        takes: The names of the arguments that it takes.
+        meant: What to do in place of an argument that other libraries take, by its name.
+        kind: The type of the error.
+
+    >>> print(unknown("Graph", ["y"], ["label"], {"y": "pass it as label"}, ConfigurationError))
+    Graph takes no argument 'y': pass it as label
+    >>> print(unknown("Adam", ["lrs"], ["lr", "eps"], {}, ConfigurationError))
+    Adam takes no argument 'lrs'; did you mean 'lr'? It takes lr, eps
+    """
+    name, takes = next(iter(given)), list(takes)
+    if name in meant:
+        return kind(f"{owner} takes no argument {name!r}: {meant[name]}")
+    near = nearest(name, takes)
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    return kind(f"{owner} takes no argument {name!r}{hint or '.'} It takes {', '.join(takes)}")
 
 
 def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:

@@ -10,7 +10,6 @@ from typing import IO, Any
 
 from lotan.errors import LotanError
 
-
 SAVED_MODEL = "model.json"
 """The name of a file that every saved model has in its folder."""
 

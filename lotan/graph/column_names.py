@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from inspect import signature
 from typing import Any
 
+from lotan.arguments import unknown
 from lotan.errors import GraphError
 from planner.spec import SPLITS, Task
 
@@ -222,6 +223,34 @@ def column_names(
         vertex_weight=vertex_weight,
         batch=batch,
     )
+
+
+_MEANT = {
+    "x": "name its column by features",
+    "y": "name its column by label",
+    "edge_attr": "name its columns by edge_features",
+    "edge_weight": "name its column by weight",
+    "edge_index": "use Graph.from_arrays(features, edge_index=...)",
+    "train_mask": 'name the three columns by split=["train_mask", "val_mask", "test_mask"]',
+}
+_MEANT_BY_TYPE = _MEANT | {
+    "undirected": "give the reverses as relations of their own",
+    "edge_type": "each relation is a type of edges; give it as a table of its own",
+    "batch": "a graph of several types has no groups of vertices",
+}
+
+
+def refuse_unknown(owner: str, others: Iterable[str], takes: Iterable[str], by_type: bool = False) -> None:
+    """Raise a GraphError if a class of graphs was given arguments that it does not take.
+
+    Args:
+        owner: the name of the class.
+        others: the names of the arguments.
+        takes: the names of those that it takes.
+        by_type: if True, it is the class of graphs with several types of vertices (default: False).
+    """
+    if others := list(others):
+        raise unknown(owner, others, takes, _MEANT_BY_TYPE if by_type else _MEANT, GraphError)
 
 
 NAME_ARGUMENTS = tuple(signature(column_names).parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lotan.errors import GraphError
+from lotan.graph.labels import label_statistics
 from planner.spec import SPLITS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def description(graph: Graph) -> str:
 
 
 def _in_memory(graph: Graph) -> list[str]:
-    sizes, labels = graph.statistics, graph.labels
+    sizes, labels = graph.statistics, label_statistics(graph.arrays())
     weights = graph.names.weight_words(sizes.weighted)
     splits = ", ".join(f"{name} {len(graph.arrays().rows_of(name)):,}" for name in SPLITS)
     what = {"classification": "classes", "multilabel": "labels of 0 and 1", "regression": "targets"}[labels.task]

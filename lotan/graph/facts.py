@@ -100,12 +100,16 @@ class GraphFacts(GraphContent):
 
     @cached_property
     def labels(self) -> LabelStatistics:
-        """The task that the labels suggest, and counts of them."""
+        """The task that the labels suggest, and counts of them.
+
+        Raises:
+            GraphError: labels are whole numbers that cannot be classes, such as ids.
+        """
         if self._source.tables is None:
-            return label_statistics(self.arrays())
+            return label_statistics(self.arrays()).checked()
         from lotan.graph import frames
 
-        return frames.label_statistics(self._tables, self.names)
+        return frames.label_statistics(self._tables, self.names).checked()
 
     def loss_spec(
         self,

@@ -265,9 +265,12 @@ def _rows(held: Mapping[str, npt.NDArray[np.generic]], name: str, count: int) ->
         if rows.shape != (count,) or (rows.dtype.kind != "b" and not np.isin(rows, (0, 1)).all()):
             raise ValueError(f"{name} is of type {rows.dtype} and shape {rows.shape}, not {count} times true or false")
         return np.flatnonzero(rows)
-    if rows.dtype.kind == "i" and rows.min(initial=0) < 0:
-        raise ValueError(f"{name} holds {rows.min()}, and vertices are numbered from 0")
-    return rows.astype(np.int64) if rows.size == 0 else rows  # type: ignore[return-value]
+    found = _whole(held, name)
+    if found.min(initial=0) < 0:
+        raise ValueError(f"{name} holds {found.min()}, and vertices are numbered from 0")
+    if found.max(initial=0) >= count > 0:
+        raise ValueError(f"{name} holds {found.max()}, and there are {count} vertices, numbered from 0")
+    return found
 
 
 def _whole(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray[np.int64]:

@@ -6,12 +6,13 @@ true when the user writes to an array.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lotan.arguments import unknown
 from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import oversized
@@ -39,7 +40,31 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
 }
 _OF_EDGES = ("src", "dst", "weight", "edge_attr", "edge_type", "edge_split", "relation")
 
+_MEANT = {
+    "x": "pass it as features",
+    "y": "pass it as label",
+    "labels": "pass it as label",
+    "edge_weight": "pass it as weight",
+    **dict.fromkeys(
+        ("train_mask", "val_mask", "test_mask", "train_idx", "val_idx", "test_idx"),
+        "pass one array split, with 'train', 'val', 'test' or None for each vertex",
+    ),
+    "edge_features": "pass it as edge_attr",
+    "n_id": "pass it as ids",
+    "id": "pass it as ids",
+    "source": "pass it as src",
+    "target": "pass it as dst",
+    "num_nodes": "pass ids, or features with a row for each vertex",
+}
+"""The names that PyG and others give the arguments of `Graph.from_arrays`, each with what to do instead."""
+
 CACHE_LINE = 64  # bytes
+
+
+def refuse_unknown(others: Iterable[str], takes: Iterable[str]) -> None:
+    """Raise a GraphError if `Graph.from_arrays` was given arguments that it does not take."""
+    if others := list(others):
+        raise unknown("Graph.from_arrays", others, takes, _MEANT, GraphError)
 
 
 def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:

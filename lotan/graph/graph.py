@@ -15,13 +15,12 @@ from lotan.arguments import require_flag
 from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.files import expanded
-from lotan.graph import files, sources, typed_folders
+from lotan.graph import files, given_arrays, sources, typed_folders
 from lotan.graph.arrays import EdgeColumns, GraphArrays, as_given, with_reverses
 from lotan.graph.built_in import BUILT_IN
-from lotan.graph.column_names import ColumnNames, column_names
+from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names, refuse_unknown
 from lotan.graph.description import description
 from lotan.graph.facts import GraphFacts
-from lotan.graph.given_arrays import columns_of
 from lotan.graph.given_labels import settle
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.groups import no_groups_here
@@ -105,7 +104,9 @@ class Graph(GraphFacts):
         dst: str = "dst",
         vertex_weight: str | None = "vertex_weight",
         batch: str | None = None,
+        **others: Any,
     ) -> None:
+        refuse_unknown("Graph", others, (*NAME_ARGUMENTS, "undirected"))
         of_edges = {"weight": weight, "edge_features": edge_features, "edge_type": edge_type, "src": src, "dst": dst}
         names = column_names(features, label, split, id=id, vertex_weight=vertex_weight, batch=batch, **of_edges)
         self._begin(sources.of_tables(vertices, edges, names), undirected)
@@ -236,6 +237,7 @@ class Graph(GraphFacts):
         edge_split: npt.NDArray[np.generic] | None = None,
         relation: npt.NDArray[np.generic] | None = None,
         vertex_weight: npt.NDArray[np.generic] | None = None,
+        **others: Any,
     ) -> Graph:
         """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
@@ -259,9 +261,11 @@ class Graph(GraphFacts):
             relation: the relation of each edge, for link tasks: integers or strings [edges] (default: None).
             vertex_weight: weights of the vertices in the loss, numbers of at least 0 [vertices]; None for equal weights
                 (default: None).
+            others: arguments of other names, which are refused.
 
         Raises:
-            GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
+            GraphError: an array has a wrong dtype or shape, the arrays do not fit together, or `others` has an argument of
+                another name.
 
         Example:
             >>> graph = Graph.from_arrays(features=[[0.0], [1.0], [2.0]], src=[0, 1], dst=[1, 2])
@@ -271,7 +275,8 @@ class Graph(GraphFacts):
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
         given |= {"batch": batch, "edge_split": edge_split, "relation": relation, "vertex_weight": vertex_weight}
-        source = sources.of_columns(*columns_of(given))
+        given_arrays.refuse_unknown(others, (*given, "undirected"))
+        source = sources.of_columns(*given_arrays.columns_of(given))
         if batch is not None:
             source = replace(source, names=replace(source.names, batch="batch"))
         return cls._of(source, undirected)

@@ -10,7 +10,7 @@ from lotan.arguments import require_flag
 from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import hetero_pyg, typed_folders, typed_tables
-from lotan.graph.column_names import column_names
+from lotan.graph.column_names import NAME_ARGUMENTS, column_names, refuse_unknown
 from lotan.graph.given_tables import form_of, from_pandas_on_spark, is_spark
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.graph import Graph
@@ -72,7 +72,10 @@ class HeteroGraph(Graph):
         dst: str = "dst",
         vertex_weight: str | None = "vertex_weight",
         edge_features: str | Sequence[str] | None = None,
+        **others: Any,
     ) -> None:
+        takes = [name for name in NAME_ARGUMENTS if name not in ("edge_type", "batch")]
+        refuse_unknown("HeteroGraph", others, (*takes, "task_type"), by_type=True)
         names = column_names(features, label, split, weight, edge_features, None, id, src, dst, vertex_weight)
         given = [_tables(tables, what) for tables, what in ((vertices, "vertices"), (edges, "edges"))]
         if any(is_spark(table) for tables in given if hasattr(tables, "values") for table in tables.values()):

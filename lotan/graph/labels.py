@@ -17,6 +17,10 @@ ClassWeights = Sequence[float] | Mapping[int, float] | Mapping[str, float] | Lit
 """Class weights as users give them, see `weights_of`."""
 
 
+MOST_CLASSES = 1 << 24
+"""The most classes that labels may have. Numbers beyond it are ids or hashes."""
+
+
 @dataclass(frozen=True)
 class LabelStatistics:
     """Counts of the labelled vertices, and the task that their labels suggest."""
@@ -31,6 +35,19 @@ class LabelStatistics:
     # entries of which are known. Both are left out of the printed form too.
     entries: int = field(default=0, repr=False)
     complete: int = field(default=0, repr=False)
+
+    def checked(self) -> LabelStatistics:
+        """Return these statistics, unless labels are no classes but ids or hashes: a model has an output for each number.
+
+        Raises:
+            GraphError: the greatest label is beyond any number of classes.
+        """
+        if self.task == "classification" and self.outputs > MOST_CLASSES:
+            raise GraphError(
+                f"vertices.label: classes are numbered up to {self.outputs - 1:,}, and a model has an output for each. Number "
+                "the classes from 0, give them as texts, or give numbers to predict as floats."
+            )
+        return self
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from lotan.ml.rows import named_classes
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given
 from lotan.results.trained_model import TrainedModel
+from lotan.settings.class_weights import text_of_weights
 from lotan.settings.losses import one_output
 
 
@@ -31,8 +32,9 @@ class _ClassifierParams(GNNParams, HasProbabilityCol, HasRawPredictionCol, HasTh
     )
     classWeights = make_param(
         "classWeights",
-        'weights of classes: "balanced", in order as "0.5,2", or by class as "1=10"; unset: 1',
-        TypeConverters.toString,
+        'weights of classes: "balanced", in order as "0.5,2", or by class as "1=10"; a list or a dict becomes such a text; '
+        "unset: 1",
+        text_of_weights,
     )
 
 

@@ -50,3 +50,23 @@ def weights_in_words(given: Any) -> str:
     if isinstance(given, Mapping):
         return ",".join(f"{key}={float(weight)!r}" for key, weight in given.items())
     return ",".join(repr(float(weight)) for weight in given)
+
+
+def text_of_weights(given: Any) -> str:
+    """Return class weights in any form as a text that `read_weights` reads.
+
+    >>> text_of_weights({0: 1.0}), text_of_weights([1, 2]), text_of_weights("balanced")
+    ('0=1.0', '1.0,2.0', 'balanced')
+
+    Raises:
+        ConfigurationError: If they are no class weights.
+    """
+    try:
+        text = weights_in_words(given)
+        read_weights(text)
+    except (TypeError, ValueError, ConfigurationError):
+        raise ConfigurationError(
+            f"class weights are {described(given)}; expected 'balanced', weights in order such as [0.5, 2.0], or weights by "
+            "class such as {1: 10.0}"
+        ) from None
+    return text

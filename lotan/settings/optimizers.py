@@ -12,11 +12,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 
-from lotan.arguments import LARGEST, described, require_flag, require_number, wrong
+from lotan.arguments import LARGEST, described, require_flag, require_number, unknown, wrong
 from lotan.errors import ConfigurationError
 from lotan.settings.row_wise import LazyAdam, check_row_wise
 
@@ -25,6 +25,15 @@ Overrides = Mapping[str, Mapping[str, Any]]
 WEIGHT_DECAY = 5e-4
 """The weight decay of `lotan train`, of grids and of Spark ML, where none is given."""
 _PAIR = "tuple[float, float]"
+_HOW = "it changes how torch runs a step, and not its result; leave it out"
+_OF_TORCH = {
+    **dict.fromkeys(("capturable", "differentiable", "foreach", "fused"), _HOW),
+    "maximize": "training minimises a loss; pass a loss of your own that returns the negative",
+    "decoupled_weight_decay": "use AdamW",
+    "params": "the Trainer gives it the model's parameters; groups={name: {...}} sets other values for some",
+    "learning_rate": "pass it as lr",
+}
+"""The arguments of torch's classes and of other libraries that no optimizer takes here, each with what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,13 @@ class Optimizer:
     """
 
     torch_class: ClassVar[type[torch.optim.Optimizer]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse arguments of other names, among them those of torch's class that change nothing here."""
+        takes = [item.name for item in dataclasses.fields(cls)]
+        if others := [name for name in kwargs if name not in takes]:
+            raise unknown(cls.__name__, others, takes, _OF_TORCH, ConfigurationError)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Refuse arguments that torch would refuse only when training starts, or not at all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -133,6 +134,31 @@ def test_columns_that_look_like_data_and_are_not_read_are_named():
         "vertices: there is no column label, and y is not read; name it where the graph is made, as label",
     )
     assert Graph(vertices, EDGES, label="y").notes == Graph(vertices, EDGES, features=["y"]).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "names", "message"),
+    [
+        (Graph.from_arrays, {"edge_weight": [1.0]}, "'edge_weight': pass it as weight"),
+        (Graph.from_arrays, {"x": [[1.0]], "y": [0]}, "'x': pass it as features"),
+        (Graph.from_arrays, {"val_mask": [True]}, "pass one array split"),
+        (Graph.from_arrays, {"lable": [0]}, "did you mean 'label'"),
+        (partial(Graph, VERTICES, EDGES), {"edge_attr": "a"}, "name its columns by edge_features"),
+        (partial(HeteroGraph, {}, {}), {"undirected": True}, "give the reverses as relations"),
+    ],
+    ids=str,
+)
+def test_arguments_of_other_names_are_refused(make, names, message):
+    with pytest.raises(GraphError, match=message):
+        make(**names)
+
+
+def test_labels_that_are_ids_are_refused_and_may_be_numbers_to_predict():
+    graph = Graph.from_arrays([[1.0], [2.0]], [0], [1], label=[5, 2**40], split=[0, 0])
+    with pytest.raises(GraphError, match="classes are numbered up to 1,099,511,627,776"):
+        _ = graph.labels.outputs
+    assert graph.for_task("regression").labels.outputs == 1
+    assert "2 vertices, 1 features; labels: 1,099,511,627,777 classes" in repr(graph)
 
 
 def test_every_reader_takes_the_column_weight(tmp_path):

@@ -355,6 +355,8 @@ def test_lists_make_a_graph_as_arrays_do():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
+        ({"train_idx": np.array([0.5])}, "train_idx holds numbers that are not whole"),
+        ({"train_idx": np.array([99])}, "train_idx holds 99, and there are"),
         ({"train_idx": np.array([-1])}, "train_idx holds -1"),  # numpy would take it for the last vertex
         ({"train_idx": np.array([0, 1])}, "val_idx shares 1 vertices with train_idx"),
         ({"y": np.array([2**63, 1, 2], np.uint64)}, "y holds numbers that are not whole, or beyond"),

@@ -132,3 +132,17 @@ def test_pairs_and_flags_are_checked() -> None:
             Rprop(**wrong)
     with pytest.raises(ConfigurationError, match="centered"):
         RMSprop(centered="no")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fused", "leave it out"),
+        ("maximize", "returns the negative"),
+        ("learning_rate", "pass it as lr"),
+        ("esp", "'eps'"),
+    ],
+)
+def test_arguments_of_other_names_are_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Adam takes no argument '{name}'.*{message}"):
+        Adam(**{name: True})

@@ -129,7 +129,9 @@ def _with_chosen(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: A
     greatest = tensors.scatter(tensors.aggregate(attributes, chosen.ends, "max"), looped.ends)
     values = tensors.on(attributes, looped.edges)
     if tensors.is_drawn(times):  # the edges with added self-loops do not tell which of several were drawn
-        own = torch.minimum(values, greatest)  # the value without a mask is the greatest of the graph, if it is a weight
+        own = torch.minimum(
+            values, greatest
+        )  # the value without a mask is the greatest of the graph, if it is a weight
     else:
         own = torch.where(tensors.on(times, looped.edges) > 0, values, greatest)
     own = torch.where(there, own, _of_loops(tensors, index, attributes, fill))
