@@ -9,6 +9,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+from planner.collector import collector_paused
 from planner.compiler import Planned, without
 from planner.explain.sizes import counted, duration, size
 from planner.history import Firing
@@ -26,6 +27,7 @@ from planner.steps.step import Step
 SAME, GAIN, LOSS = "=", "+", "!"  # marks before the line on what a rule gains
 
 
+@collector_paused()
 def rule_lines(planned: Planned) -> list[str]:
     """Return lines on every rule: how often it fired, where, and what that gained, or why it did not fire."""
     lines: list[str] = []
@@ -98,6 +100,7 @@ def ablations(planned: Planned) -> dict[str, Planned]:
     return {rule.name: without(planned, rule.name) for rule in RULES if planned.firings[rule.name]}
 
 
+@collector_paused()
 def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> list[dict[str, Any]]:
     """Return the facts about every rule as plain data, in the order of RULES.
 
