@@ -1,5 +1,7 @@
 package lotan
 
+import java.nio.{ByteBuffer, ByteOrder}
+
 import org.scalatest.funsuite.AnyFunSuite
 
 class AttachedSuite extends AnyFunSuite with LocalSpark {
@@ -15,7 +17,9 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         val column = loaded.blocks.zipPartitions(loaded.columns("x")) { (ofBlock, rows) =>
           rows.map(all => new Rows(3, all.values.take(3 * ofBlock.next().rows(within))))
         }
-        val table = Pieces(column).orderBy("first")
+        val pieces = Pieces(column, 4)
+        assert(pieces.getNumPartitions == 4)
+        val table = spark.createDataFrame(pieces.map(place)).toDF("partition", "first", "values").orderBy("first")
         val found = Attached(loaded.blocks, table, 3, within).collect()
         assert(found.map(_.values.toSeq).toSeq == column.collect().map(_.values.toSeq).toSeq)
         assert(found.map(_.count).toSeq == counts.toSeq)
@@ -25,6 +29,11 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         assert(failure.getMessage.contains("0 numbers came for"))
       } finally loaded.close()
     }
+
+  private def place(record: Array[Byte]): (Int, Int, Array[Byte]) = {
+    val buffer = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN)
+    (buffer.getInt, buffer.getInt, record.drop(8))
+  }
 
   for (text <- Seq(false, true))
     test(s"ids come in the order of blocks: ${if (text) "string" else "long"} ids") {
