@@ -85,7 +85,14 @@ def test_a_graph_in_spark_stays_there(spark: SparkSession, monkeypatch: pytest.M
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "fanouts"), [("RGCN", (2, 1)), ("HGT", ("all", 2)), ("HeteroConv", ("all", "all")), ("attributes", (2,))]
+    ("name", "fanouts"),
+    [
+        ("RGCN", (2, 1)),
+        ("HGT", ("all", 2)),
+        ("HeteroConv", ("all", "all")),
+        ("to_hetero", (2, 2)),
+        ("attributes", (2, 2)),
+    ],
 )
 def test_models_of_pyg_equal_local(spark: SparkSession, name: str, fanouts: Any) -> None:
     graph = lotan.HeteroGraph.from_pyg(with_attributes() if name == "attributes" else messy_data())
