@@ -104,7 +104,7 @@ class RowsByPlace:
         """
         out = np.zeros((len(self._graph.ids), width), dtype=np.float32)
         jobs = max(1, min(len(self._positions), -(-out.nbytes // JOB_BYTES)))
-        records = RDD(self._facade.pieces(column, jobs), self._session.sparkContext, NoOpSerializer())
+        records: RDD[bytes] = RDD(self._facade.pieces(column, jobs), self._session.sparkContext, NoOpSerializer())
         for record in records.toLocalIterator(prefetchPartitions=True):
             partition, first = np.frombuffer(record, "<i4", 2).tolist()
             numbers = np.frombuffer(record, "<f4", offset=HEADER_BYTES).reshape(-1, width)

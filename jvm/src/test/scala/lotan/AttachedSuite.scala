@@ -19,7 +19,8 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         }
         val pieces = Pieces(column, 4)
         assert(pieces.getNumPartitions == 4)
-        val table = spark.createDataFrame(pieces.map(place)).toDF("partition", "first", "values").orderBy("first")
+        val table =
+          spark.createDataFrame(pieces.map(AttachedSuite.place)).toDF("partition", "first", "values").orderBy("first")
         val found = Attached(loaded.blocks, table, 3, within).collect()
         assert(found.map(_.values.toSeq).toSeq == column.collect().map(_.values.toSeq).toSeq)
         assert(found.map(_.count).toSeq == counts.toSeq)
@@ -29,11 +30,6 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         assert(failure.getMessage.contains("0 numbers came for"))
       } finally loaded.close()
     }
-
-  private def place(record: Array[Byte]): (Int, Int, Array[Byte]) = {
-    val buffer = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN)
-    (buffer.getInt, buffer.getInt, record.drop(8))
-  }
 
   for (text <- Seq(false, true))
     test(s"ids come in the order of blocks: ${if (text) "string" else "long"} ids") {
@@ -49,4 +45,13 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         }.toSeq == wanted.toSeq)
       } finally loaded.close()
     }
+}
+
+private object AttachedSuite {
+
+  /** The partition, the first vertex and the numbers of a record of `Pieces`. */
+  def place(record: Array[Byte]): (Int, Int, Array[Byte]) = {
+    val buffer = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN)
+    (buffer.getInt, buffer.getInt, record.drop(8))
+  }
 }
