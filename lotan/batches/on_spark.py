@@ -54,6 +54,7 @@ from planner.steps.learned_rows import LearnedRowsStep, learned_parameters
 log = logging.getLogger(__name__)
 
 ARROW_ROWS = 4096  # rows of a batch that a task takes at a time
+CANCEL_SECONDS = 1.0  # after which jobs that still run are cancelled once more
 
 
 class SparkBatches:
@@ -361,9 +362,9 @@ class _Sending:
         futures: list[Future[Any]] = [*self._waiting.values(), *self._listed.values()]
         for future in futures:
             future.cancel()
-        if futures:
+        while wait(futures, timeout=0).not_done:
             self._engine.context.cancelJobsWithTag(self._tag)
-        wait(futures)
+            wait(futures, timeout=CANCEL_SECONDS)  # a thread may start its job only after jobs were cancelled
         self._waiting.clear()
         self._listed.clear()
         self._frames.close()
