@@ -46,6 +46,7 @@ LOCAL_VERTEX_BYTES = 40
 COPIED_BYTES = 32 * MIB  # parts of columns in files that threads copy at one time
 KEPT_PER_CALL = 2  # copies of the output of a call on edges: one saved for backward, and a gradient
 KEY_BYTES = 8  # bytes of a vertex's row key
+UNFREED_BYTES = 32 << 20  # of rows that the driver sent in earlier passes, and that its JVM has not freed yet
 # copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
 LEARNED_COPIES = 5
 SPARSE_BYTES = 16  # bytes of a non-zero feature: the number with its place, by row and by column
@@ -136,12 +137,13 @@ def _learned_held(plan: Plan, statistics: Statistics) -> int:
 def _rows_sent(plan: Plan, statistics: Statistics) -> int:
     """Return the bytes of the rows that the driver sends to their vertices in a pass, which its JVM holds meanwhile.
 
-    They are learned rows, and the gradient of the rows of which the driver scores pairs.
+    They are learned rows, the gradient of the rows of which the driver scores pairs, and some of earlier passes.
     """
     if statistics.sampled:
         return 0
     scored = [step.output for step in plan.train if isinstance(step, ScoreStep)]
-    return learned_bytes(plan, statistics) + sum(column_bytes(column, statistics) for column in scored)
+    sent = learned_bytes(plan, statistics) + sum(column_bytes(column, statistics) for column in scored)
+    return sent and sent + UNFREED_BYTES
 
 
 def learned_bytes(plan: Plan, statistics: Statistics) -> int:

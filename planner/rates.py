@@ -18,6 +18,7 @@ class Rates:
     steps: float = 0.0  # seconds a step and wave
     pipes: float = 0.0  # seconds a stage's run and wave
     calls: float = 0.0  # seconds a call
+    driver_bytes: float = 0.0  # seconds a byte
     edges: float = 0.0  # seconds an edge
     summed_numbers: float = 0.0  # seconds a number
     far_numbers: float = 0.0  # seconds a number
@@ -42,6 +43,7 @@ LOCAL = Rates(
     steps=1e-06,
     pipes=9.9e-07,
     calls=4e-05,
+    driver_bytes=1e-08,
     edges=6.6e-09,
     summed_numbers=1e-11,
     far_numbers=2.1e-10,
@@ -65,6 +67,7 @@ BLOCKS = Rates(
     steps=0.0042,
     pipes=0.0086,
     calls=0.00012,
+    driver_bytes=1e-08,
     edges=2.1e-09,
     summed_numbers=4.8e-10,
     far_numbers=2e-10,
@@ -88,6 +91,7 @@ ROWS = Rates(
     steps=0.17,
     pipes=0.12,
     calls=5.1e-05,
+    driver_bytes=1e-08,
     edges=2.2e-07,
     summed_numbers=4.4e-09,
     far_numbers=2e-09,
@@ -114,10 +118,11 @@ They were fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC)
 while the machine did other work as well. All were measured before the stages of GAT became kernels, and later quiet
 runs take less time there.
 
-The cases do not cover some work: extremes, shuffles, columns in files on `blocks`, edge columns on `rows`, and most of
-a worker's arithmetic on `rows`. Rates for that work are guesses. The one for extremes follows the processor time of
-GraphSAGE with "max" on `local`, on 5,000 to 100,000 vertices. The one for files follows that of GCN within low memory
-limits, on 300,000 and 1,000,000 vertices.
+The cases do not cover some work: extremes, shuffles, rows of the driver, columns in files on `blocks`, edge columns on
+`rows`, and most of a worker's arithmetic on `rows`. Rates for that work are guesses. The one for extremes follows the
+processor time of GraphSAGE with "max" on `local`, on 5,000 to 100,000 vertices. The one for files follows that of GCN
+within low memory limits, on 300,000 and 1,000,000 vertices. The one for rows of the driver follows the processor time
+in which 26 MB went to 100,000 vertices and came back.
 
 The rate of autograd is a compromise for plans that collect. They take 9e-10 while values on edges fit into caches, and
 2e-9 beyond, as GAT without `push_down_edges` does on 100,000 vertices. On `blocks` it rests on six such cases, on
@@ -129,6 +134,7 @@ _GUESS = Rates(
     steps=1e-6,
     pipes=1e-6,
     calls=2e-5,
+    driver_bytes=1e-8,
     edges=5e-9,
     summed_numbers=1e-10,
     far_numbers=3e-10,

@@ -11,11 +11,12 @@ from operator import add, attrgetter
 class Work:
     """Amounts of work. The rate of the same name says how long one unit takes."""
 
-    # Fixed work, which does not depend on the size of the graph.
+    # Work that runs alone. All but the last does not depend on the size of the graph.
     passes: float = 0.0  # passes over a plan's steps
     steps: float = 0.0  # steps of the Graph Engine, times the waves in which their tasks run
     pipes: float = 0.0  # runs of a stage, times the waves in which their tasks run
     calls: float = 0.0  # operators called on chunks, as many as one thread or worker calls one after the other
+    driver_bytes: float = 0.0  # bytes of rows that the driver sends to their vertices in Spark, or takes from there
     # The work of the Graph Engine.
     edges: float = 0.0  # edges along which rows are summed, multiplied or compared
     summed_numbers: float = 0.0  # numbers summed over edges, from a cache or from memory
@@ -52,6 +53,18 @@ def total(works: Iterable[Work]) -> Work:
     return Work(*map(sum, zip(*map(_counts, works), strict=True)))
 
 
+def of_driver(count: float) -> Work:
+    """Return the work of rows on one way between the driver and Spark. Its job takes what a pass takes.
+
+    >>> of_driver(256).driver_bytes, of_driver(0) == Work()
+    (256, True)
+
+    Args:
+        count: The bytes of the rows; 0 if no rows go this way.
+    """
+    return Work(passes=1.0, driver_bytes=count) if count else Work()
+
+
 UNITS = tuple(field.name for field in fields(Work))
 _counts = attrgetter(*UNITS)
 
@@ -60,4 +73,4 @@ GROUPS = {
     "graph": UNITS[UNITS.index("edges") : UNITS.index("piped_bytes")],
     "neural": UNITS[UNITS.index("piped_bytes") :],
 }
-"""The units by who does the work. The fixed part runs alone. The Graph Engine and the DL Engine run side by side."""
+"""The units by who does the work. The part named "fixed" runs alone. The Graph Engine and the DL Engine run side by side."""

@@ -18,6 +18,9 @@ ORDER = "order of examples"
 DRAWS, OUT_DRAWS = "in-edges of a batch", "out-edges of a batch"
 """The names of the draws that choose the edges of a vertex."""
 
+RELATION_KEY = 0x1E3779B97F4A7C15
+"""The difference between the keys by which a vertex draws in-edges of one relation and of the next: an odd number."""
+
 BLOCK_ROWS = 2048
 """The vertices whose edges are drawn at a time: their numbers stay in a core's cache."""
 
@@ -35,6 +38,16 @@ def order_words(keys: Positions, of: Randomness) -> NDArray[np.uint32]:
 def state_of(batch: Randomness, name: str = DRAWS) -> int:
     """Return the state from which the vertices of a batch draw their edges; `name` is that of the draws."""
     return batch.operator(name)
+
+
+def keys_by_relation(keys: Positions, relations: Positions) -> Positions:
+    """Return the keys by which vertices draw in-edges of one relation each.
+
+    Args:
+        keys: The row keys of the vertices. [groups]
+        relations: The numbers of the relations. [groups]
+    """
+    return keys + relations * RELATION_KEY
 
 
 def choose(degrees: Positions, count: int, keys: Positions, of: States, name: str = DRAWS) -> Positions:

@@ -35,6 +35,7 @@ from lotan.engines.blocks.load import outputs_of, plain
 from lotan.engines.commits import gradients_of, offered
 from lotan.engines.local.batch_graph import follows_from_sample
 from lotan.engines.rows.placement import Placement, active_session_kept, brought_over, open_session
+from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids, Positions, positions_of
@@ -48,11 +49,12 @@ from planner.physical import Column as PlanColumn
 from planner.physical import Plan
 from planner.regime import hops_of_plan
 from planner.spec import edges_of_column
-from planner.steps.learned_rows import learned_parameters
+from planner.steps.learned_rows import LearnedRowsStep, learned_parameters
 
 log = logging.getLogger(__name__)
 
 ARROW_ROWS = 4096  # rows of a batch that a task takes at a time
+CANCEL_SECONDS = 1.0  # after which jobs that still run are cancelled once more
 
 
 class SparkBatches:
@@ -95,8 +97,9 @@ class SparkBatches:
         self.count = -(-examples // regime.batch_size)
         self._moved = {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0}
         self._run = uuid4().hex
-        self._learned = tuple(learned_parameters(plan))
-        self._ids = graph.ids if self._learned else None  # of all learned rows
+        self._learned = learned_parameters(plan)
+        self._ids = graph.ids if self._learned else None  # of all vertices
+        self._of_types = RowsOfTypes(graph)
         self._opened = ExitStack()
         try:
             self._open(graph, chunk_rows, {} if scorer is None else {"scorer": scorer})
@@ -120,7 +123,8 @@ class SparkBatches:
                 own = [
                     plain(vertices, one.name, self.plan).alias(one.field) for one in self._sent if one not in of_edges
                 ]
-                self._graph = GraphFrames.of(vertices, edges, own, further, graph.statistics.weighted)
+                by_relation = graph.vertex_types is not None
+                self._graph = GraphFrames.of(vertices, edges, own, further, graph.statistics.weighted, by_relation)
         self._opened.callback(self._graph.close)
         # the task whose turn it is always finds a place
         self._ahead = min(BATCHES_AHEAD, max(0, engine.context.defaultParallelism - 1))
@@ -149,9 +153,9 @@ class SparkBatches:
         engine.link.promise(self._run, first + self.count - 1)
         job = PipeJob(self._run, first, tensor_names.BATCH, tensor_names.BATCH, 0)
         levels = len(self._fanouts) + 1
-        task = SendTask(
-            job, engine.endpoint, engine.settings.messenger, levels, tuple(self._sent), self._graph.of_edges
-        )
+        by_relation = self._graph.groups is not None
+        of_batch = levels, tuple(self._sent), self._graph.of_edges, by_relation
+        task = SendTask(job, engine.endpoint, engine.settings.messenger, *of_batch)
         with active_session_kept(engine.session):
             frames = self._frames(epoch)
         said = f"epoch {epoch}, training on mini-batches"
@@ -169,10 +173,30 @@ class SparkBatches:
         Args:
             batch: The number of the batch in its epoch.
             a_pass: The pass.
-            rows: The vertices of the batch, as rows of those with learned rows; None: there are none.
+            rows: The positions of the batch's vertices among all; None: the model has no learned rows.
         """
         found, _ = offered(a_pass)
-        return found if rows is None else found | {name: found[name][rows] for name in self._learned}
+        if rows is None:
+            return found
+        for name, step in self._learned.items():
+            found[name] = found[name][self._places(step, rows)]
+            if step.of_type is not None:
+                here = self._of_types[step.of_type.number].numpy()[rows] >= 0
+                among = np.where(here, here.cumsum() - 1, -1)
+                found[tensor_names.rows_of_type(step.of_type.number)] = among
+        return found
+
+    def _places(self, step: LearnedRowsStep, rows: Positions) -> Positions:
+        """Return the rows of a parameter that a batch reads, in the order of its vertices. int64 [those that have one].
+
+        Args:
+            step: The step that reads the parameter.
+            rows: The positions of the batch's vertices among all. [vertices]
+        """
+        if step.of_type is None:
+            return rows
+        places: Positions = self._of_types[step.of_type.number].numpy()[rows]
+        return places[places >= 0]
 
     def _outcome(self, sending: _Sending, batch: int, a_pass: Pass) -> Outcome:
         """Return the result of a batch. One that was lost is sent again, for the same weights."""
@@ -202,8 +226,10 @@ class SparkBatches:
             self._moved[way] += moved
         gradients = gradients_of(totals.tensors)
         if rows is not None:
-            given = {name: gradients[name] for name in self._learned if name in gradients}
-            gradients |= {name: sparse(one, rows, a_pass.parameters[name].shape) for name, one in given.items()}
+            for name, step in self._learned.items():
+                if name in gradients:
+                    places, shape = self._places(step, rows), a_pass.parameters[name].shape
+                    gradients[name] = sparse(gradients[name], places, shape)
         return Outcome(gradients, totals.tensors[STATISTICS])
 
     def _count(self, batch: int, vertices: int, edges: int, seconds: float) -> None:
@@ -336,9 +362,9 @@ class _Sending:
         futures: list[Future[Any]] = [*self._waiting.values(), *self._listed.values()]
         for future in futures:
             future.cancel()
-        if futures:
+        while wait(futures, timeout=0).not_done:
             self._engine.context.cancelJobsWithTag(self._tag)
-        wait(futures)
+            wait(futures, timeout=CANCEL_SECONDS)  # a thread may start its job only after jobs were cancelled
         self._waiting.clear()
         self._listed.clear()
         self._frames.close()
@@ -349,8 +375,8 @@ def sparse(values: Tensor, rows: Positions, shape: torch.Size) -> Tensor:
     """Return the gradient of learned rows as the local engine hands it in.
 
     Args:
-        values: The gradients of the first vertices of a batch. [some, width]
-        rows: The vertices of the batch, as rows of the parameter. [vertices]
+        values: The gradients of the first rows of a batch. [some, width]
+        rows: The rows of the parameter that the batch reads. [vertices]
         shape: The shape of the parameter.
     """
     places, order = torch.from_numpy(rows[: len(values)]).sort()

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lotan.batches.draws import DRAWS, OUT_DRAWS, Positions, choose
+from lotan.batches.draws import DRAWS, OUT_DRAWS, Positions, choose, keys_by_relation
 from lotan.graph import GraphArrays
 from lotan.graph.arrays import runs
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
-
-RELATION_KEY = 0x1E3779B97F4A7C15
-"""The difference between the keys by which a vertex draws in-edges of one relation and of the next: an odd number."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +191,7 @@ class Sampler:
         groups = runs(related.indptr[vertices], of_vertex)
         place = np.repeat(np.arange(len(vertices)), of_vertex)
         first = related.first[groups]
-        keys = self._keys[vertices[place]] + related.relation[groups] * RELATION_KEY
+        keys = keys_by_relation(self._keys[vertices[place]], related.relation[groups])
         places, taken = self._chosen(first, related.first[groups + 1] - first, fanout, keys, of, DRAWS)
         degrees = np.zeros(len(vertices), dtype=np.int64)
         np.add.at(degrees, place, taken)

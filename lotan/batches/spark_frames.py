@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lotan.batches.spark_tasks import EDGE, VERTEX, DrawTask, OrderTask
+from lotan.batches.spark_tasks import EDGE, RELATION, VERTEX, DrawTask, OrderTask
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
 from planner.spec import SPLITS
@@ -29,13 +29,16 @@ class GraphFrames:
 
     Args:
         vertices: id, key, degree, is_example, and the columns that batches are sent with; placed by id.
-        edges: dst, pos, src, and the columns of edges; placed by dst and sorted by dst and pos.
+        edges: dst, pos, src, and the columns of edges; placed by dst and sorted by dst and pos. `pos` is the number of an
+            edge among the in-edges of its destination, or among those of one relation if there are `groups`.
         of_edges: The names of the columns of edges.
+        groups: id, edge_type and degree of the in-edges of one relation each; None: a fanout holds for all in-edges.
     """
 
     vertices: DataFrame
     edges: DataFrame
     of_edges: tuple[str, ...]
+    groups: DataFrame | None = None
 
     @classmethod
     def of(
@@ -45,6 +48,7 @@ class GraphFrames:
         columns: Sequence[Column],
         others: Sequence[DataFrame],
         weighted: bool,
+        by_relation: bool = False,
     ) -> GraphFrames:
         """Persist a graph at its first use.
 
@@ -54,23 +58,30 @@ class GraphFrames:
             columns: The columns of vertices that batches are sent with, by their names.
             others: Frames of id and one further column each, which batches are sent with too.
             weighted: True if the weights of edges count.
+            by_relation: True if a fanout holds for the in-edges of each relation.
         """
         given = [name for name in OF_EDGES if name in edges.columns and (weighted or name != "weight")]
-        within = Window.partitionBy("dst").orderBy("src", *given)
+        of_relation = [RELATION] * by_relation
+        within = Window.partitionBy("dst", *of_relation).orderBy("src", *given)
         numbered = edges.select("dst", "src", *given).withColumn("pos", F.row_number().over(within) - 1)
         placed = numbered.sortWithinPartitions("dst", "pos").persist()
         degrees = placed.groupBy(F.col("dst").alias("id")).agg(F.count("*").alias("degree"))
+        groups = None
+        if by_relation:
+            counted = placed.groupBy(F.col("dst").alias("id"), RELATION).agg(F.count("*").alias("degree"))
+            groups = counted.sortWithinPartitions("id").persist()
         is_example = (F.col("split") == SPLITS.index("train")) & _has_label(vertices)
         rows = vertices.select("id", F.xxhash64("id").alias("key"), is_example.alias("is_example"), *columns)
         for other in [degrees, *others]:
             rows = rows.join(other, "id", "left")
         rows = rows.fillna(0, "degree").sortWithinPartitions("id").persist()
-        return cls(rows, placed, tuple(given))
+        return cls(rows, placed, tuple(given), groups)
 
     def close(self) -> None:
         """Free the rows. This may be called twice."""
-        self.vertices.unpersist()
-        self.edges.unpersist()
+        for frame in (self.vertices, self.edges, self.groups):
+            if frame is not None:
+                frame.unpersist()
 
 
 def _has_label(vertices: DataFrame) -> Column:
@@ -153,14 +164,14 @@ class EpochFrames:
 
     def _drawn(self, frontier: DataFrame, fanout: Fanout) -> DataFrame:
         """Return the drawn in-edges of vertices: batch, dst, pos, src and the columns of edges."""
-        id_type = frontier.schema["id"].dataType
-        fields = [
-            T.StructField("batch", T.IntegerType()),
-            T.StructField("dst", id_type),
-            T.StructField("pos", T.LongType()),
-        ]
-        chosen = frontier.mapInArrow(DrawTask(self.of, fanout), T.StructType(fields))
-        drawn = chosen.join(self.graph.edges, ["dst", "pos"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
+        edges, groups = self.graph.edges, self.graph.groups
+        names = ["dst", *[RELATION] * (groups is not None)]
+        fields = [T.StructField("batch", T.IntegerType()), *(edges.schema[name] for name in names)]
+        if groups is not None:
+            frontier = frontier.drop("degree").join(groups, "id")
+        schema = T.StructType([*fields, T.StructField("pos", T.LongType())])
+        chosen = frontier.mapInArrow(DrawTask(self.of, fanout), schema)
+        drawn = chosen.join(edges, [*names, "pos"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
         return drawn if self.without is None else drawn.join(self.without, self.without.columns, "left_anti")
 
     def _no_edges(self) -> DataFrame:

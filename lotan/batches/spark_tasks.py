@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lotan.batches.draws import Positions, choose, order_words, state_of
+from lotan.batches.draws import Positions, choose, keys_by_relation, order_words, state_of
 from lotan.engines.rows.pipe_task import PipeFailed
 from lotan.engines.rows.vectors import from_lists
 from lotan.stages import tensor_names
@@ -32,6 +32,7 @@ Batches = Iterable[pa.RecordBatch]
 Tensors = dict[str, npt.NDArray[Any]]
 
 VERTEX, EDGE = 0, 1  # the `kind` of a row of a mini-batch
+RELATION = "edge_type"  # the column of edges that numbers their relations, in a graph of several types of vertices
 ROWS_OUT = 1 << 16  # rows that a task hands on at a time, so that a vertex of a million edges needs no more memory
 
 
@@ -51,13 +52,16 @@ class OrderTask:
 
 @dataclass(frozen=True)
 class DrawTask:
-    """Draws the in-edges of vertices in their batches, by their positions among all in-edges of the vertex."""
+    """Draws the in-edges of vertices in their batches, by their positions among all in-edges of the vertex.
+
+    If rows have an `edge_type`, a row stands for the in-edges of one relation, and positions are those among them.
+    """
 
     of: Randomness  # the seed and the epoch; the batch is that of the row
     fanout: int | Literal["all"]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Turn rows of batch, id, key and degree into rows of batch, dst and pos."""
+        """Turn rows of batch, id, key and degree into rows of batch, dst and pos, and edge_type if they have it."""
         for rows in batches:
             degrees = _numbers(rows, "degree")
             most = degrees if self.fanout == "all" else np.minimum(degrees, self.fanout)
@@ -67,9 +71,14 @@ class DrawTask:
         ends = np.cumsum(most)
         many = np.flatnonzero(degrees > most)
         chosen = np.empty((0, 0), dtype=np.int64)
+        names = {"batch": "batch", "dst": "id"}
+        if RELATION in rows.schema.names:
+            names[RELATION] = RELATION
         if len(many):
-            fanout = int(most[many[0]])
-            chosen = choose(degrees[many], fanout, _numbers(rows, "key")[many], self._states(rows)[many])
+            keys = _numbers(rows, "key")[many]
+            if RELATION in names:
+                keys = keys_by_relation(keys, _numbers(rows, RELATION)[many])
+            chosen = choose(degrees[many], int(most[many[0]]), keys, self._states(rows)[many])
         place = np.full(len(degrees), -1)
         place[many] = np.arange(len(many))
         total = int(ends[-1]) if len(ends) else 0
@@ -80,8 +89,8 @@ class DrawTask:
             drawn = place[row] >= 0
             position[drawn] = chosen[place[row][drawn], position[drawn]]
             of_rows = pa.array(row)
-            columns = [rows.column("batch").take(of_rows), rows.column("id").take(of_rows), pa.array(position)]
-            yield pa.RecordBatch.from_arrays(columns, ["batch", "dst", "pos"])
+            columns = [rows.column(name).take(of_rows) for name in names.values()]
+            yield pa.RecordBatch.from_arrays([*columns, pa.array(position)], [*names, "pos"])
 
     def _states(self, rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
         numbers, which = np.unique(_numbers(rows, "batch"), return_inverse=True)
@@ -111,6 +120,7 @@ class SendTask:
     levels: int  # the number of levels of a batch
     columns: tuple[Sent, ...]
     of_edges: tuple[str, ...]
+    by_relation: bool = False  # True if in-edges are numbered relation by relation
 
     SCHEMA = "batch int, vertices bigint, edges bigint"
 
@@ -161,7 +171,8 @@ class SendTask:
         if any(end.null_count for end in ends):
             raise PipeFailed(f"OrderError: {self.job}: an edge of a mini-batch ends outside of it")
         src, dst = (end.to_numpy().astype(np.int64) for end in ends)
-        order = np.lexsort((_whole(edges, "pos").to_numpy(), src, dst))
+        numbered = ["pos", *[RELATION] * self.by_relation]
+        order = np.lexsort((*(_whole(edges, name).to_numpy() for name in numbered), src, dst))
         tensors: Tensors = {tensor_names.SOURCES: src[order], tensor_names.DESTINATIONS: dst[order]}
         for name in self.of_edges:
             column = _whole(edges, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,11 +95,13 @@ def choose_engine(
     needs: Mapping[str, Footprint],
     seconds: Mapping[str, float],
     unable: Callable[[str], str | None] = lambda engine: None,
+    able: Collection[str] = tuple(ENGINES),
 ) -> EngineChoice:
     """Return the engine for a graph, which "auto" leaves to this function.
 
     A graph in Spark stays there: on blocks, or on rows if the session lacks the jar. Any other graph is trained on
-    local, unless it does not fit in memory, or all epochs together are estimated to take over 15 s less on blocks.
+    local, unless it does not fit in memory, or all epochs together are estimated to take over 15 s less on blocks. A model
+    for which rows lack an ability runs on local wherever rows would be chosen.
 
     Args:
         config: The settings, which may name an engine or need an ability of one.
@@ -107,35 +109,40 @@ def choose_engine(
         needs: The estimated memory on each engine.
         seconds: The estimated seconds of an epoch on each engine.
         unable: A function of an engine's name that returns the reason why it cannot run the model, or None.
+        able: The names of the engines that have the abilities that the model needs.
     """
     if isinstance(config.regime, MiniBatch) and config.engine == "local":
         return EngineChoice(config.engine, "mini-batches run on it")
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
-    limit = MemoryLimit.of(config).bytes
+    limit, other = MemoryLimit.of(config).bytes, "rows" if "rows" in able else "local"
+
+    def on_spark(reason: str, spark: SparkSession | None = None) -> EngineChoice:
+        return _on_spark(reason, config, spark, needs, seconds, unable, other)
+
     if graph.on_connect:
         return _on_connect(needs["local"], limit)
     if graph.origin == "spark":
-        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds, unable)
+        return on_spark("the graph is in Spark", graph.tables()[0].sparkSession)
     here, free = needs["local"], free_memory()
     if limit is not None and (here.least > limit or here.spills(limit)):
         reason = f"the memory limit is {size(limit)}, and local needs about {size(here.in_memory or here.least)}"
-        if here.least <= limit < min(needs["blocks"].least, needs["rows"].least):
+        if here.least <= limit < min(needs[name].least for name in able if name != "local"):
             return EngineChoice("local", f"{reason}, unless its columns lie in files; engines on Spark need more")
         if here.least <= limit and needs["blocks"].in_turn:
             slower = "blocks would read partitions one at a time, which is slower"
             return EngineChoice("local", f"{reason}, unless its columns lie in files; {slower}")
-        return _on_spark(reason, config, None, needs, seconds, unable)
+        return on_spark(reason)
     needed = here.peak - DRIVER_BYTES  # this process is running already
     # Free memory changes from one second to the next: printed, it would make two plans of one model look different.
     comparison = f"about {size(needed)} needed on top of this process"
     if needed > MEMORY_SHARE * free:
         reason = f"training does not fit in memory: {comparison}"
-        return replace(_on_spark(reason, config, None, needs, seconds, unable), free_bytes=free)
+        return replace(on_spark(reason), free_bytes=free)
     estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
     candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
     faster = RULE.name not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
-    if faster and _obstacle(config, None, needs, unable) is None:
+    if faster and _obstacle(config, None, needs, unable, other) is None:
         return EngineChoice("blocks", f"on local, {estimates}", for_speed=True, free_bytes=free)
     reason = f"the graph is in memory and training fits there: {comparison}; {estimates}"
     return EngineChoice("local", reason, free_bytes=free)
@@ -177,11 +184,14 @@ def _on_spark(
     needs: Mapping[str, Footprint],
     seconds: Mapping[str, float],
     unable: Callable[[str], str | None],
+    other: str,
 ) -> EngineChoice:
-    """Choose blocks, or else rows with the reason against blocks. Without a session, one of our own is assumed."""
-    found = _obstacle(config, spark, needs, unable)
-    name = "blocks" if found is None else "rows"
+    """Choose blocks, or else another engine with the reason against blocks. Without a session, one of our own is assumed."""
+    found = _obstacle(config, spark, needs, unable, other)
+    name = "blocks" if found is None else other
     because = reason if found is None else f"{reason}; not blocks, because {found}"
+    if name == "local":
+        because += "; not rows, which have no learned rows"
     return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
 
 
@@ -190,11 +200,12 @@ def _obstacle(
     spark: SparkSession | None,
     needs: Mapping[str, Footprint],
     unable: Callable[[str], str | None],
+    other: str,
 ) -> str | None:
     from lotan.engines.blocks.obstacles import obstacle
 
     found, limit = obstacle(config, spark) or unable("blocks"), MemoryLimit.of(config).bytes
-    if found is None and limit is not None and needs["rows"].least <= limit < needs["blocks"].least:
+    if found is None and limit is not None and needs[other].least <= limit < needs["blocks"].least:
         return f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
     return found
 

@@ -16,6 +16,7 @@ from lotan.links.pairs import Pairs, Scored, Side, score
 from lotan.settings.tasks import DECODERS, LINK_LOSSES, LinkPrediction
 from lotan.stages.codec import decode_spec, encode_spec
 from lotan.stages.fields import Reader, size_of
+from lotan.stages.tensor_names import ROWS_OF_TYPE
 from planner.spec import Spec
 
 OWN = "own"
@@ -135,4 +136,5 @@ class PairScorer:
 
 def of_model(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the parameters of the model among those of a pass."""
-    return {name: tensor for name, tensor in parameters.items() if not name.startswith((PAIRS, PREFIX))}
+    others = PAIRS, PREFIX, ROWS_OF_TYPE
+    return {name: tensor for name, tensor in parameters.items() if not name.startswith(others)}

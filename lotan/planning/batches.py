@@ -104,9 +104,7 @@ def check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) ->
     """
     regime = config.regime
     assert isinstance(regime, MiniBatch)
-    if job.graph.vertex_types is not None:
-        reason = "draws from one type of vertices, and the graph has several"
-    elif sampling.both:
+    if sampling.both:
         reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
     elif job.train.tracked:
         reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"

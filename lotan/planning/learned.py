@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -123,16 +122,14 @@ def check_engine_of_rows(config: TrainerConfig, name: str) -> None:
         )
 
 
-def for_learned_rows(config: TrainerConfig, spec: Spec) -> TrainerConfig:
-    """Return the settings of a traced model: learned rows run on local, unless blocks were asked for.
+def check_learned_rows(config: TrainerConfig, spec: Spec) -> None:
+    """Check that an engine that was asked for has learned rows, if a traced model has some.
 
     Raises:
-        ConfigurationError: If the engine that was asked for has none.
+        ConfigurationError: If it has not.
     """
-    if not spec.learned:
-        return config
-    check_engine_of_rows(config, next(iter(spec.learned)))
-    return config if config.engine == "blocks" else replace(config, engine="local")
+    if spec.learned:
+        check_engine_of_rows(config, next(iter(spec.learned)))
 
 
 def place_of_rows(config: TrainerConfig, spec: Spec) -> dict[str, str]:

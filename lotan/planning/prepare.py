@@ -30,7 +30,7 @@ from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.batches import sampling_notes, sampling_of, with_batches
 from lotan.planning.job import Job
-from lotan.planning.learned import draw_rows, for_learned_rows, place_of_rows
+from lotan.planning.learned import check_learned_rows, draw_rows, place_of_rows
 from lotan.planning.losses import loss_of
 from lotan.planning.models import (
     check_statistics,
@@ -80,7 +80,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     draw_rows(model, graph, config)
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph, config)
-    config = for_learned_rows(config, train)
+    check_learned_rows(config, train)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     graph = graph.for_task(asked)
@@ -165,14 +165,12 @@ def plan_for(
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
-    if train.learned and config.engine != "blocks":
-        engine = EngineChoice("local", "learned rows run on it")
-    else:
-        engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]))
+    able = [name for name, traits in ENGINES.items() if not train.learned or "learned_rows" in traits.abilities]
+    engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]), able)
     check_edge_data(engine, train)
     check_able(engine, plans[engine.name])
     if limit.bytes is not None and limited:
-        check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
+        check_fits(limit, engine.name, {name: needs[name] for name in able})
     found, needed = plans[engine.name], needs[engine.name]
     pricing = spread_over(found.options.pricing, needed, limit.bytes if limited and sampling is None else None)
     memory = limit.described(needed)

@@ -25,7 +25,7 @@ from lotan.graph.files import has_graph
 from lotan.graph.id_files import read_ids, write_ids
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction
-from lotan.planning.learned import Unseen, by_id, check_unseen, for_learned_rows, ids_by_type
+from lotan.planning.learned import Unseen, by_id, check_learned_rows, check_unseen, ids_by_type
 from lotan.planning.models import edge_demands, takes_roots
 from lotan.planning.prepare import foreseen, plan_for
 from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
@@ -220,7 +220,7 @@ class TrainedModel:
                 float), and of Spark's name for the type of ids.
             unseen: The same as in `predict`.
         """
-        config = for_learned_rows(config, self.spec)
+        check_learned_rows(config, self.spec)
         check_engine(config, graph)
         # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))

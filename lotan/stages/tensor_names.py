@@ -26,8 +26,12 @@ A whole mini-batch, in mode BATCH, has these, and the keys and columns of its ve
     batch/edge_attr                 float32 [edges, width]
     batch/edge_type                 int64 [edges]
 
-The parameters of its pass have the rows of its vertices alone where a parameter has a row for each vertex. For a link task
-they have the pairs of the batch too, see `lotan.links.wire`.
+The parameters of its pass have the rows of its vertices alone where a parameter has a row for each vertex, or for each
+vertex of a type. For the latter they have this too:
+
+    rows_of_type/<type>             int64 [vertices], the row of each vertex among those of the type, or -1
+
+For a link task they have the pairs of the batch, see `lotan.links.wire`.
 
 `messenger.jobs` names the tensors that are summed over chunks.
 
@@ -48,6 +52,7 @@ LEVELS, SOURCES, DESTINATIONS = "levels", "batch/src", "batch/dst"
 OF_EDGES = ("weight", "edge_attr", "edge_type")
 """The columns of the edges of a mini-batch."""
 TOPOLOGY = ("indptr", "positions", "weight", "edge_keys")  # the parts of an edge set
+ROWS_OF_TYPE = "rows_of_type/"
 _OUTPUT_GRADIENT = "output_gradient/"
 
 
@@ -63,6 +68,15 @@ def column(name: str) -> str:
 def batch_edges(name: str) -> str:
     """Return the name of a column of the edges of a mini-batch, which is one of `OF_EDGES`."""
     return f"batch/{name}"
+
+
+def rows_of_type(number: int) -> str:
+    """Return the name of the rows of a batch's vertices among those of a type.
+
+    >>> rows_of_type(2)
+    'rows_of_type/2'
+    """
+    return f"{ROWS_OF_TYPE}{number}"
 
 
 def source(edges: str, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -59,7 +60,8 @@ class BatchRun:
 
         Args:
             tensors: The batch, as `lotan.stages.tensor_names` describes it.
-            parameters: The parameters and buffers of the pass, by name. Of learned rows, those of the batch in its order.
+            parameters: The parameters and buffers of the pass, by name. Of learned rows, those of the batch in its order, and
+                the rows of types that `lotan.stages.tensor_names` describes.
             of: The seeds, the epoch and the batch.
 
         Raises:
@@ -67,10 +69,8 @@ class BatchRun:
         """
         engine, plan = LocalEngine(self._chunk_rows), self._plan
         edges, given = self._edges(tensors), self._given(tensors)
+        given = replace(given, of_types=self._rows_of_types(parameters, len(given.keys)))
         a_pass = Pass(of.epoch, of_model(parameters), of.seed, of.seeds, of.batch)
-        for name in self._learned:
-            if name not in parameters or len(parameters[name]) != len(given.keys):
-                raise StageError(f"a batch of {len(given.keys)} vertices came without their rows of {name!r}")
         with closing(engine):
             engine.turn_to(load_batch(edges, plan, self._chunk_rows, given))
             if self._scorer is None:
@@ -85,6 +85,21 @@ class BatchRun:
         assert found.statistics is not None  # a training pass always has them
         gradients = {f"{GRADIENT}{name}": _rows(one).contiguous().numpy() for name, one in found.gradients.items()}
         return {**gradients, STATISTICS: found.statistics}
+
+    def _rows_of_types(self, parameters: Mapping[str, Tensor], vertices: int) -> dict[int, Tensor]:
+        """Return the rows of vertices among those of their type, by its number. All learned rows are checked."""
+        found: dict[int, Tensor] = {}
+        for name, step in self._learned.items():
+            rows = torch.arange(vertices)
+            if step.of_type is not None:
+                given = parameters.get(tensor_names.rows_of_type(step.of_type.number), rows[:0])
+                rows = given[given >= 0]
+                found[step.of_type.number] = given
+                if len(given) != vertices or not torch.equal(rows, torch.arange(len(rows))):
+                    raise StageError(f"a batch of {vertices} vertices came without those of type {step.of_type.number}")
+            if name not in parameters or len(parameters[name]) != len(rows):
+                raise StageError(f"a batch of {vertices} vertices came without their rows of {name!r}")
+        return found
 
     def _given(self, tensors: Mapping[str, np.ndarray]) -> FromGraph:
         counts = tuple(_of(tensors, tensor_names.LEVELS).tolist())

@@ -68,6 +68,11 @@ class StepCost:
         return self.work.shuffled_bytes
 
     @property
+    def driver_bytes(self) -> float:
+        """The bytes of rows between the driver and their vertices in Spark, both ways."""
+        return self.work.driver_bytes
+
+    @property
     def piped_bytes(self) -> float:
         """The bytes of rows between Graph Engine and DL Engine, both ways, and of the gradients that are handed in."""
         return self.work.piped_bytes + self.hands_in * GRADIENT_BYTES * self.work.parameter_numbers
@@ -95,7 +100,7 @@ class PassCost:
         return tuple(StepCost(work, sum(_seconds(work, self.prices).values()), self.hands_in) for work in self.works)
 
     def moved(self, how: str) -> float:
-        """Return the bytes of all steps together that are "piped", "shuffled" or "spilled"."""
+        """Return the bytes of all steps together that are one of `MOVED` in `planner.explain.text`."""
         return float(sum(getattr(step, f"{how}_bytes") for step in self.steps))
 
 

@@ -44,8 +44,8 @@ PASSES = {
 """The passes of a plan, each by the name of its data, with its title."""
 ESTIMATED = ("epoch", "evaluation", "epoch_and_evaluation")
 """The passes whose seconds stand in the head of the text."""
-MOVED = ("piped", "shuffled", "spilled")
-"""The kinds of bytes of a pass that leave a process on Spark."""
+MOVED = {"piped": "piped", "shuffled": "shuffled", "driver": "between driver and Spark", "spilled": "spilled"}
+"""The kinds of bytes of a pass that leave a process on Spark, each in words."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _rates(rates: Mapping[str, Any]) -> str:
 
 
 def _bytes(moved: Mapping[str, int]) -> str:
-    counts = [f"{size(count)} {name}" for name, count in moved.items() if count or name == "piped"]
+    counts = [f"{size(count)} {MOVED[name]}" for name, count in moved.items() if count or name == "piped"]
     return f"{', '.join(counts)}, estimated for an epoch's training pass"
 
 
@@ -410,8 +410,7 @@ def _step_data(planned: Planned, step: Step, cost: StepCost, sizes: Mapping[str,
             "stage": step.stage if isinstance(step, PipeStep) else None,
             "rows": step.rows(planned.statistics),
             "bytes": step.bytes(planned.statistics, planned.plan),
-            "seconds": _rounded(cost.seconds), "shuffled_bytes": round(cost.shuffled_bytes),
-            "piped_bytes": round(cost.piped_bytes), "spilled_bytes": round(cost.spilled_bytes),
+            "seconds": _rounded(cost.seconds), **{f"{how}_bytes": round(getattr(cost, f"{how}_bytes")) for how in MOVED},
             "reads": {name: sizes[name] for name in step.reads},
             "makes": {name: sizes[name] for name in step.makes}}  # fmt: skip
 

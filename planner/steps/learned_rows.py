@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from planner.estimate import row_bytes
+from planner.estimate import BYTES, row_bytes
 from planner.layout import Layout
 from planner.nodes import GraphOperator, operator
 from planner.physical import Column, Plan, of_model
@@ -14,7 +14,7 @@ from planner.statistics import Statistics
 from planner.steps.backward import Backward
 from planner.steps.step import AtSources, ColumnStep, GraphStep, Naming
 from planner.traits import EngineTraits
-from planner.work import Work
+from planner.work import Work, of_driver
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,9 @@ class LearnedRowsStep(ColumnStep):
             backward.add(LearnedRowsGradientStep(*given))
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
-        """Return the numbers that are copied."""
-        return Work(edge_values=self.rows(statistics) * self.output.width)
+        """Return the numbers that are copied, and on Spark the bytes that the driver sends."""
+        numbers = self.rows(statistics) * self.output.width
+        return Work(edge_values=numbers) + of_driver(0 if traits.in_process else BYTES["float32"] * numbers)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
         """Return the bytes of a row, which a shuffle brings from the driver to its vertex."""
@@ -152,8 +153,9 @@ class LearnedRowsGradientStep(GraphStep):
         return 4 * self.width * self.rows(statistics)
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
-        """Return the numbers that are copied."""
-        return Work(edge_values=self.rows(statistics) * self.width)
+        """Return the numbers that are copied, and on Spark the bytes that the driver takes."""
+        numbers = self.rows(statistics) * self.width
+        return Work(edge_values=numbers) + of_driver(0 if traits.in_process else BYTES["float32"] * numbers)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
         """Return 0, because nothing crosses edges."""

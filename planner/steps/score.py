@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.estimate import row_bytes
+from planner.estimate import BYTES, row_bytes
 from planner.layout import Layout
 from planner.physical import Column, Plan
 from planner.statistics import Statistics
 from planner.steps.backward import Backward
 from planner.steps.step import AtSources, InputStep
 from planner.traits import EngineTraits
-from planner.work import Work
+from planner.work import Work, of_driver
 
 GIVEN = "d_output"
 """The name of the column that holds the gradient of the model's output rows."""
@@ -45,8 +45,13 @@ class ScoreStep(InputStep):
         backward.add(self, of=self.input)
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
-        """Return a read and a written number for each number of the rows. The pairs are not known to the planner."""
-        return Work(edge_values=2 * self.rows(statistics) * self.output.width)
+        """Return a read and a written number for each number of the rows, and on Spark the bytes that the driver takes and sends.
+
+        The pairs are not known to the planner.
+        """
+        numbers = self.rows(statistics) * self.output.width
+        way = of_driver(0 if traits.in_process else BYTES["float32"] * numbers)
+        return Work(edge_values=2 * numbers) + way * 2
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
         """Return the bytes of a row, which a shuffle brings from the driver to its vertex."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
@@ -32,6 +33,7 @@ from planner.regime import hops
 from tests.exactness.cases import EVERY, models, specs
 from tests.exactness.cases import sample as random_graph
 from tests.exactness.steps import at_night
+from tests.tracing.hetero_models import messy_data
 
 JOB = PipeJob("run", 0, "batch", "batch", 0)
 BATCHES = 3  # that a task sees side by side
@@ -41,8 +43,22 @@ def arrays_of(seed: int, weighted: bool = False) -> GraphArrays:
     return random_graph(seed, vertices=40, edges=200, weighted=weighted).graph.arrays()
 
 
-def send_task(columns: tuple[Sent, ...] = (), of_edges: tuple[str, ...] = (), levels: int = 3) -> SendTask:
-    return SendTask(JOB, Endpoint("tcp://127.0.0.1:1"), Settings(), levels, columns, of_edges)
+def typed_arrays() -> GraphArrays:
+    """A graph of several types of vertices, with parallel edges of one relation."""
+    return lotan.HeteroGraph.from_pyg(messy_data(2)).arrays()
+
+
+def positions_of_edges(arrays: GraphArrays, by_relation: bool = False) -> np.ndarray:
+    """The number of each edge among the in-edges of its destination, or among those of one relation."""
+    kinds = arrays.edge_type if by_relation and arrays.edge_type is not None else np.zeros_like(arrays.dst)
+    ends = list(zip(arrays.dst, kinds, strict=True))
+    return np.array([ends[:edge].count(one) for edge, one in enumerate(ends)])
+
+
+def send_task(
+    columns: tuple[Sent, ...] = (), of_edges: tuple[str, ...] = (), levels: int = 3, by_relation: bool = False
+) -> SendTask:
+    return SendTask(JOB, Endpoint("tcp://127.0.0.1:1"), Settings(), levels, columns, of_edges, by_relation)
 
 
 @pytest.mark.parametrize("size", [4, 100])
@@ -59,22 +75,25 @@ def test_examples_come_in_the_order_of_one_process(size: int) -> None:
         assert sorted(found[place * size : (place + 1) * size].tolist()) == expected.tolist()
 
 
-@pytest.mark.parametrize("fanout", [1, 3, "all"])
+@pytest.mark.parametrize(("fanout", "by_relation"), [(1, False), (3, False), ("all", False), (2, True), ("all", True)])
 def test_vertices_of_several_batches_draw_the_edges_of_one_process(
-    fanout: Any, monkeypatch: pytest.MonkeyPatch
+    fanout: Any, by_relation: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lotan.batches.spark_tasks.ROWS_OUT", 7)
-    arrays, of = arrays_of(2), Randomness(3, 5)
-    random, sampler = np.random.default_rng(0), Sampler(arrays)
-    targets = {batch: np.sort(random.choice(40, 12, replace=False)) for batch in range(BATCHES)}
-    degrees, first = np.bincount(arrays.dst, minlength=40), np.searchsorted(arrays.dst, np.arange(40))
-    batch, rows = (np.concatenate(one) for one in zip(*((np.full(12, b), t) for b, t in targets.items()), strict=True))
-    mixed = random.permutation(len(rows))
-    batch, rows = batch[mixed].astype(np.int32), rows[mixed]
-    given = pa.record_batch({"batch": batch, "id": rows, "key": arrays.keys[rows], "degree": degrees[rows]})
+    arrays, of = typed_arrays() if by_relation else arrays_of(2), Randomness(3, 5)
+    vertices, names = len(arrays.ids), ["dst", *["edge_type"] * by_relation]
+    random, sampler = np.random.default_rng(0), Sampler(arrays, by_relation=by_relation)
+    targets = {batch: np.sort(random.choice(vertices, 12, replace=False)) for batch in range(BATCHES)}
+    groups = pd.DataFrame({name: getattr(arrays, name) for name in names}).value_counts().reset_index(name="degree")
+    asked = pd.concat([pd.DataFrame({"batch": np.int32(b), "dst": rows}) for b, rows in targets.items()])
+    rows = asked.merge(groups, how="inner" if by_relation else "left").fillna(0).sample(frac=1, random_state=0)
+    columns = {name: rows[name].to_numpy() for name in names if name != "dst"}
+    known = {"id": rows["dst"].to_numpy(), "key": arrays.keys[rows["dst"]], "degree": rows["degree"].to_numpy()}
+    given = pa.record_batch({"batch": rows["batch"].to_numpy(), **known, **columns})
     drawn = pa.Table.from_batches(DrawTask(of, fanout)([given])).to_pydict()
-    edges = first[drawn["dst"]] + np.array(drawn["pos"])
-    assert (arrays.dst[edges] == drawn["dst"]).all()
+    ends = [*(getattr(arrays, name) for name in names), positions_of_edges(arrays, by_relation)]
+    edge_of = {one: edge for edge, one in enumerate(zip(*ends, strict=True))}
+    edges = np.array([edge_of[one] for one in zip(*(drawn[name] for name in names), drawn["pos"], strict=True)])
     for number, of_batch in targets.items():
         expected = sampler.sample(of_batch, (fanout,), Randomness(3, 5, batch=number)).edges
         assert sorted(edges[np.array(drawn["batch"]) == number].tolist()) == sorted(expected.tolist())
@@ -85,7 +104,9 @@ def test_vertices_without_edges_draw_none() -> None:
     assert list(DrawTask(Randomness(0, 1), 3)([given])) == []
 
 
-def as_rows(arrays: GraphArrays, sample: Sample, static: dict[str, np.ndarray], ids: np.ndarray) -> pa.Table:
+def as_rows(
+    arrays: GraphArrays, sample: Sample, static: dict[str, np.ndarray], ids: np.ndarray, by_relation: bool = False
+) -> pa.Table:
     """A batch as Spark hands it to a task: rows of vertices and edges in any order."""
     level = np.searchsorted(sample.counts, np.arange(len(sample.rows)), side="right")
     fields = {f"c{n}": to_lists(one) if one.ndim == 2 else pa.array(one) for n, one in enumerate(static.values())}
@@ -95,10 +116,11 @@ def as_rows(arrays: GraphArrays, sample: Sample, static: dict[str, np.ndarray], 
         "id": ids[sample.rows],
         "key": arrays.keys[sample.rows],
     }
-    first = np.searchsorted(arrays.dst, arrays.dst[sample.edges])
-    ends = {"src": ids[arrays.src[sample.edges]], "dst": ids[arrays.dst[sample.edges]], "pos": sample.edges - first}
-    weight = {} if arrays.weight is None else {"weight": arrays.weight[sample.edges]}
-    of_edges = {"kind": np.full(len(first), EDGE), **ends, **weight}
+    position = positions_of_edges(arrays, by_relation)[sample.edges]
+    ends = {"src": ids[arrays.src[sample.edges]], "dst": ids[arrays.dst[sample.edges]], "pos": position}
+    given = {"weight": arrays.weight, "edge_type": arrays.edge_type}
+    columns = {name: one[sample.edges] for name, one in given.items() if one is not None}
+    of_edges = {"kind": np.full(len(position), EDGE), **ends, **columns}
     tables = [pa.table({name: pa.array(one) for name, one in (of_vertices | fields).items()}), pa.table(of_edges)]
     rows = pa.concat_tables(tables, promote_options="default")
     rows = rows.append_column("batch", pa.array(np.zeros(len(rows), dtype=np.int32)))
@@ -118,6 +140,17 @@ def test_a_batch_is_put_together_in_the_order_of_one_process(texts: bool) -> Non
     assert (tensors["batch/weight"] == arrays.weight[found.edges]).all()
     assert (tensors["column/features"] == arrays.features[found.rows]).all()
     assert (tensors["keys"] == arrays.keys[found.rows]).all()
+
+
+def test_edges_of_relations_are_put_together_in_the_order_of_one_process() -> None:
+    arrays = typed_arrays()
+    found = Sampler(arrays, by_relation=True).sample(np.array([13, 15, 20]), (2, 2), Randomness(0, 1))
+    rows = as_rows(arrays, found, {}, np.arange(len(arrays.ids)), by_relation=True)
+    tensors = send_task((), ("edge_type",), by_relation=True).assembled(rows)
+    assert tensors["batch/src"].tolist() == found.src.tolist()
+    assert tensors["batch/dst"].tolist() == found.dst.tolist()
+    assert arrays.edge_type is not None
+    assert tensors["batch/edge_type"].tolist() == arrays.edge_type[found.edges].tolist()
 
 
 def test_an_edge_that_leaves_the_batch_is_an_error() -> None:

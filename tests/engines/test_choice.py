@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import torch
 
 import lotan
 from lotan.engines import choice
@@ -64,9 +65,22 @@ class Graph:
 SMALL = Statistics(vertices=4, edges=2, width=3)
 
 
-def chosen(session: Session | None = None, statistics: Statistics = SMALL, **options: Any) -> choice.EngineChoice:
+class Learned(torch.nn.Module):
+    """A GCN over learned rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.encoder = lotan.nn.LearnedFeatures(3), lotan.nn.GCN(3, 4, 2, 2)
+
+    def forward(self, x: torch.Tensor, graph: lotan.nn.EdgeIndex) -> torch.Tensor:
+        return self.encoder(self.rows(graph), graph)
+
+
+def chosen(
+    session: Session | None = None, statistics: Statistics = SMALL, learned: bool = False, **options: Any
+) -> choice.EngineChoice:
     """The engine for a GCN with these settings; explain has the reason."""
-    model = lotan.nn.GCN(3, 4, 2, 2)
+    model = Learned() if learned else lotan.nn.GCN(3, 4, 2, 2)
     train, evaluate = (trace(model, 3, training=training) for training in (True, False))
     loss, config = LossSpec("classification", 2, 1.0), lotan.TrainerConfig(**options)
     engine, planned, _ = plan_for(train, evaluate, loss, Graph(session, statistics), config)
@@ -99,6 +113,16 @@ def test_blocks_where_the_session_has_the_jar():
     engine = chosen(WITH_JAR)
     assert engine.name == "blocks"
     assert re.fullmatch(r"the graph is in Spark; [\d.]+ m?s estimated for an epoch", engine.reason)
+
+
+def test_learned_rows_are_trained_on_blocks_or_else_on_local(monkeypatch):
+    assert chosen(learned=True).name == "local"
+    assert chosen(WITH_JAR, learned=True).name == "blocks"
+    without = chosen(WITHOUT_JAR, learned=True)
+    assert without.name == "local"
+    assert re.match(r"the graph is in Spark; not blocks, because .*; not rows, which have no learned", without.reason)
+    monkeypatch.setattr(choice, "free_memory", lambda: 100)
+    assert chosen(learned=True).name == "blocks"
 
 
 def rates(**seconds: float) -> cost_cache.Known:

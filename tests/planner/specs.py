@@ -15,6 +15,7 @@ RATES = Rates(
     steps=1e-06,
     pipes=9.9e-07,
     calls=4e-05,
+    driver_bytes=1e-08,
     edges=6.6e-09,
     summed_numbers=1e-11,
     far_numbers=2.1e-10,

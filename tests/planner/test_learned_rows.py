@@ -12,6 +12,8 @@ import lotan.nn
 from lotan.tracing import trace
 from planner import Options, Planned
 from planner.batch import compile_batch
+from planner.cost import Pricing, epoch_seconds
+from planner.explain import explain
 from planner.nodes import MatMul, Parameter, Propagate
 from planner.regime import hops_of_plan
 from planner.rules.hoist_invariant import hoist_invariant
@@ -19,6 +21,7 @@ from planner.spec import ValueType
 from planner.statistics import Statistics
 from planner.steps.learned_rows import LearnedRows, LearnedRowsGradientStep, LearnedRowsStep, learned_parameters
 from planner.steps.step import Step
+from tests.planner.engines import BLOCKS, LOCAL
 from tests.planner.specs import planned
 
 
@@ -69,3 +72,18 @@ def test_each_model_of_a_batch_has_rows_of_its_own() -> None:
     batch = compile_batch(plans)
     assert len(batch.stacks) == 2
     assert [name for name, _ in of_rows(batch.plan.train)] == ["0/rows.weight"] * 2 + ["1/rows.weight"] * 2
+
+
+def test_the_ways_between_driver_and_spark_are_priced_and_shown() -> None:
+    """100 rows of 4 numbers go out, and their gradient comes back."""
+    sizes = Statistics(100, 500, 0, training=90)
+    whole = {"disabled": ("prune_vertices",)}
+    here, on_spark = (plan(sizes, pricing=Pricing(traits), **whole) for traits in (LOCAL, BLOCKS))
+    assert epoch_seconds(here.plan, sizes, Pricing(LOCAL)).moved("driver") == 0
+    costs = [
+        epoch_seconds(on_spark.plan, sizes, Pricing(BLOCKS, measured=replace(BLOCKS.rates, driver_bytes=rate)))
+        for rate in (1e-8, 1.0)
+    ]
+    assert [cost.moved("driver") for cost in costs] == [2 * 100 * 4 * 4] * 2
+    assert costs[1].seconds - costs[0].seconds == pytest.approx(3200)  # nothing runs beside
+    assert "3.2 kB between driver and Spark" in explain(on_spark)

@@ -122,11 +122,3 @@ def test_what_batches_of_several_types_do_not_have_is_refused(name: str, error: 
     graph, fanouts = lotan.HeteroGraph.from_pyg(messy_data()), (2,) * (6 if name == "turned" else 2)
     with pytest.raises(error, match=said):
         lotan.Trainer(made(name), graph, regime=lotan.MiniBatch(2, fanouts), engine="local", progress=False).fit()
-
-
-def test_batches_on_blocks_are_refused() -> None:
-    graph, regime = lotan.HeteroGraph.from_pyg(messy_data()), lotan.MiniBatch(2, (2, 2))
-    with pytest.raises(
-        ConfigurationError, match="draws from one type of vertices, and the graph has several: take engine"
-    ):
-        assert lotan.Trainer(made("RGCN"), graph, regime=regime, engine="blocks", progress=False).job

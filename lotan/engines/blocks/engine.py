@@ -33,6 +33,7 @@ from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
+from planner.footprint import UNFREED_BYTES
 from planner.physical import Plan
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
@@ -80,7 +81,6 @@ class _Pass:
     files: dict[int, Any] = field(default_factory=dict)  # RDDs of columns' files, by the number of the column's RDD
     # the gradients of learned rows that are handed in at the end, by parameter
     handed_in: dict[str, tuple[LearnedRowsGradientStep, Column]] = field(default_factory=dict)
-    sends_rows: bool = False  # True if Spark was sent rows of this process
 
 
 class BlocksEngine(Engine):
@@ -124,6 +124,7 @@ class BlocksEngine(Engine):
         self._pass: _Pass | None = None
         self._hoisted: dict[str, Column] = {}  # static columns that were computed once
         self._laid_out = 0  # number of partitions
+        self._unfreed = 0  # bytes of rows that were sent to Spark since Java's objects were freed
         self._rows: RowsByPlace | None = None  # the way of learned rows between this process and the graph
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
@@ -320,9 +321,10 @@ class BlocksEngine(Engine):
         return Column(attached, step.output.width)
 
     def _sent(self, rows: np.ndarray, within: int | None, of_type: OfType | None = None) -> Any:
-        if not self._now.sends_rows:
-            free_java_objects()  # until then, the JVM of this process holds the rows that the pass before has sent
-        self._now.sends_rows = True
+        if self._unfreed > UNFREED_BYTES:
+            free_java_objects()  # until then, the JVM of this process holds the rows that passes before have sent
+            self._unfreed = 0
+        self._unfreed += rows.nbytes
         found: list[Any] = []
 
         def send() -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark import RDD
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.blocks.pipe import numbered
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from lotan.graph import Graph
 
 PIECE_BYTES = 4 << 20  # of rows that are sent to Spark at a time
+JOB_BYTES = 64 << 20  # of rows that one job of Spark brings here
+HEADER_BYTES = 8  # of a record that comes from Spark: its partition, and the place of its first vertex there
 SCHEMA = pa.schema([("partition", pa.int32()), ("first", pa.int32()), ("values", pa.binary())])
 
 
@@ -99,13 +103,15 @@ class RowsByPlace:
             EngineError: If there are rows of too many vertices.
         """
         out = np.zeros((len(self._graph.ids), width), dtype=np.float32)
-        for piece in _fetched(self._facade.pieces(column), self._session):
-            numbers = np.frombuffer(piece["values"], dtype="<f4").reshape(-1, width)
-            first = piece["first"]
-            places = self._positions[piece["partition"]][first : first + len(numbers)]
+        jobs = max(1, min(len(self._positions), -(-out.nbytes // JOB_BYTES)))
+        records: RDD[bytes] = RDD(self._facade.pieces(column, jobs), self._session.sparkContext, NoOpSerializer())
+        for record in records.toLocalIterator(prefetchPartitions=True):
+            partition, first = np.frombuffer(record, "<i4", 2).tolist()
+            numbers = np.frombuffer(record, "<f4", offset=HEADER_BYTES).reshape(-1, width)
+            places = self._positions[partition][first : first + len(numbers)]
             if len(places) != len(numbers):
                 raise EngineError(
-                    f"partition {piece['partition']} sent rows of {first + len(numbers):,} vertices, and has fewer"
+                    f"partition {partition} sent rows of {first + len(numbers):,} vertices, and has fewer"
                 )
             out[places] = numbers
         if of_type is None:

@@ -77,7 +77,8 @@ class FromGraph:
     static: Mapping[str, Tensor]  # static columns by name; others follow from the sampled edges
     programs: Mapping[str, Program]  # the programs of the plan, which all samples share
     sparse: Mapping[str, SparseRows]  # static columns that stages read as sparse rows alone
-    of_types: RowsOfTypes | None = None  # the rows of vertices among those of their type
+    # the rows of vertices among those of their type, as of `RowsOfTypes`, by the type's number
+    of_types: RowsOfTypes | Mapping[int, Tensor] | None = None
 
 
 class LoadedGraph:
@@ -113,9 +114,9 @@ class LoadedGraph:
         self._most_free = None if mapped is None else MOST_FREE
         # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
         self.rows_of_graph = None if self.order is None else torch.from_numpy(self.order.rows)
+        self._of_types: RowsOfTypes | Mapping[int, Tensor] | None = of_types
         if given is not None:
-            self.rows_of_graph, of_types = given.rows, given.of_types
-        self._of_types = of_types
+            self.rows_of_graph, self._of_types = given.rows, given.of_types
         self._places: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         ends = placed.src, placed.dst, placed.weight
         self.sets = EdgeSets(Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph), counts, mapped)

@@ -4,6 +4,7 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.api.java.JavaRDD
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.storage.StorageLevel
@@ -382,8 +383,8 @@ object Facade {
   /** Returns for each partition the number of its vertices within a level, with one job. */
   def rowsWithin(graph: LoadedGraph, within: Int): Array[Int] = graph.blocks.map(_.rows(within)).collect()
 
-  /** Returns a column as a table of pieces (`Pieces`). */
-  def pieces(column: RDD[Rows]): DataFrame = Pieces(column)
+  /** Returns a column as records of bytes, which at most so many jobs fetch (`Pieces`). */
+  def pieces(column: RDD[Rows], jobs: Int): JavaRDD[Array[Byte]] = Pieces(column, jobs)
 
   /** Returns a table of pieces as a column of vertices within a level or, for -1, of all, lazily (`Attached`). */
   def attach(graph: LoadedGraph, table: DataFrame, width: Int, within: Int): RDD[Rows] =

@@ -7,25 +7,30 @@ import org.apache.spark.sql.{DataFrame, Row, SparkSession}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** What partitions have, in pieces that the driver fetches: a table of `partition`; of `first`, the place of a piece's first
-  * vertex in its block; and of the piece itself.
+/** What partitions have, in pieces that the driver fetches. A piece has its partition, and the place of its first vertex in
+  * its block.
   */
 object Pieces {
 
-  /** A column, with the numbers of a piece's rows as bytes, little-endian, in `values`. */
-  def apply(column: RDD[Rows]): DataFrame = {
-    val pieces = column.mapPartitionsWithIndex { (partition, rows) =>
+  /** A column, in records of bytes, little-endian: the partition and the first vertex as Int, and the numbers of the rows.
+    *
+    * Python reads such records as they are. Rows of a DataFrame would be pickled, which takes several times as long.
+    *
+    * @param jobs
+    *   the most jobs in which a local iterator fetches them, each of which runs one task
+    */
+  def apply(column: RDD[Rows], jobs: Int): RDD[Array[Byte]] = column
+    .mapPartitionsWithIndex { (partition, rows) =>
       rows.flatMap { all =>
         val some = math.max(1, MostNumbers / all.width)
         Iterator.range(0, all.count, some).map { first =>
-          Row(partition, first, bytes(all.values, first * all.width, math.min(some, all.count - first) * all.width))
+          record(partition, first, all.values, first * all.width, math.min(some, all.count - first) * all.width)
         }
       }
     }
-    table(pieces, StructField("values", BinaryType, nullable = false))
-  }
+    .coalesce(jobs)
 
-  /** The ids of all vertices in the order of their blocks, in `ids`. */
+  /** The ids of all vertices in the order of their blocks: a table of `partition`, `first` and `ids`. */
   def ids(blocks: RDD[Block]): DataFrame = {
     val text = blocks.map(_.ids.isInstanceOf[TextIds]).first()
     val pieces = blocks.flatMap { block =>
@@ -49,8 +54,8 @@ object Pieces {
     case texts: TextIds => texts.values.toSeq.map((id: UTF8String) => id.toString)
   }
 
-  private def bytes(values: Array[Float], from: Int, length: Int): Array[Byte] = {
-    val out = ByteBuffer.allocate(4 * length).order(ByteOrder.LITTLE_ENDIAN)
+  private def record(partition: Int, first: Int, values: Array[Float], from: Int, length: Int): Array[Byte] = {
+    val out = ByteBuffer.allocate(4 * (2 + length)).order(ByteOrder.LITTLE_ENDIAN).putInt(partition).putInt(first)
     val _ = out.asFloatBuffer.put(values, from, length)
     out.array
   }

@@ -1,5 +1,7 @@
 package lotan
 
+import java.nio.{ByteBuffer, ByteOrder}
+
 import org.scalatest.funsuite.AnyFunSuite
 
 class AttachedSuite extends AnyFunSuite with LocalSpark {
@@ -15,7 +17,10 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         val column = loaded.blocks.zipPartitions(loaded.columns("x")) { (ofBlock, rows) =>
           rows.map(all => new Rows(3, all.values.take(3 * ofBlock.next().rows(within))))
         }
-        val table = Pieces(column).orderBy("first")
+        val pieces = Pieces(column, 4)
+        assert(pieces.getNumPartitions == 4)
+        val table =
+          spark.createDataFrame(pieces.map(AttachedSuite.place)).toDF("partition", "first", "values").orderBy("first")
         val found = Attached(loaded.blocks, table, 3, within).collect()
         assert(found.map(_.values.toSeq).toSeq == column.collect().map(_.values.toSeq).toSeq)
         assert(found.map(_.count).toSeq == counts.toSeq)
@@ -40,4 +45,13 @@ class AttachedSuite extends AnyFunSuite with LocalSpark {
         }.toSeq == wanted.toSeq)
       } finally loaded.close()
     }
+}
+
+private object AttachedSuite {
+
+  /** The partition, the first vertex and the numbers of a record of `Pieces`. */
+  def place(record: Array[Byte]): (Int, Int, Array[Byte]) = {
+    val buffer = ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN)
+    (buffer.getInt, buffer.getInt, record.drop(8))
+  }
 }
