@@ -112,6 +112,12 @@ PYTHON = {
         "at += 0",
         ("training/test_further_outputs.py",),
     ),
+    "constants in a model's buffers do not count in its form": Fault(
+        LOTAN,
+        "plain |= {key: _constant(value) for key, value in module._buffers.items() if value is not None}",
+        "pass",
+        ("training/test_forms.py",),
+    ),
     "a run that goes on keeps its learning rate": Fault(
         LOTAN,
         "group.update({name: given[name] for name in names if name in given})",
