@@ -17,7 +17,7 @@ from lotan.errors import ConfigurationError
 from lotan.hosts import jar
 from lotan.planning import cost_cache
 from lotan.planning.prepare import plan_for
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner.cost import Rates
 from planner.explain import explain
 from planner.spec import LossSpec
@@ -81,7 +81,7 @@ def chosen(
 ) -> choice.EngineChoice:
     """The engine for a GCN with these settings; explain has the reason."""
     model = Learned() if learned else lotan.nn.GCN(3, 4, 2, 2)
-    train, evaluate = (trace(model, 3, training=training) for training in (True, False))
+    train, evaluate = trace_modes(model, 3)
     loss, config = LossSpec("classification", 2, 1.0), lotan.TrainerConfig(**options)
     engine, planned, _ = plan_for(train, evaluate, loss, Graph(session, statistics), config)
     said = " ".join(explain(planned).split())  # whose lines are short

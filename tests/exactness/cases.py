@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from lotan import nn
 from lotan.graph import Graph
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner.spec import Spec
 
 WIDTH, HIDDEN, OUT = 5, 6, 3
@@ -289,8 +289,7 @@ EVERY = {**CASES, **EDGE_CASES}
 @cache
 def specs(name: str) -> tuple[Spec, Spec]:
     """The traced model in training and in evaluation mode; what is traced does not depend on weights or graph."""
-    model = EVERY[name].ours()
-    return trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+    return trace_modes(EVERY[name].ours(), WIDTH)
 
 
 def models(name: str, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from lotan import nn
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner.spec import Spec
 from tests.exactness.cases import OUT, WIDTH
 
@@ -78,4 +78,4 @@ DROPPING = {
 @cache
 def dropping(name: str) -> tuple[Spec, Spec]:
     """The traced model in training and in evaluation mode."""
-    return trace(DROPPING[name](), WIDTH, training=True), trace(DROPPING[name](), WIDTH, training=False)
+    return trace_modes(DROPPING[name](), WIDTH)

@@ -24,7 +24,7 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
 from planner.spec import LossSpec
@@ -224,7 +224,7 @@ def test_rows_of_any_width(width, spark, workers):
     ours, truth = Mixed(width), Mixed(width, pyg)
     truth.load_state_dict(ours.state_dict())
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    specs = (trace(ours, width, training=True), trace(ours, width, training=False))
+    specs = trace_modes(ours, width)
     planned = compile_plan(*specs, loss, drawn.graph.statistics, BLOCKS["auto"])
     with blocks(spark, workers, 3, shuffled=width % 2 == 0) as engine:
         found = train(engine, planned, ours, drawn)

@@ -10,7 +10,7 @@ import pytest
 from lotan import nn
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.kernels import run_by_autograd
@@ -63,7 +63,7 @@ def test_what_stops_it_is_said(left, traits, said):
 def test_it_is_for_stages_that_kernels_run(act, fires):
     """Autograd, which has to run gelu, multiplies all numbers of a row: to say or to price anything else would be wrong."""
     drawn = thinned(sample(seed=3, vertices=40), 16)
-    specs = (trace(nn.MLP([WIDTH, 8, OUT], act=act, norm=None), WIDTH, training=mode) for mode in (True, False))
+    specs = trace_modes(nn.MLP([WIDTH, 8, OUT], act=act, norm=None), WIDTH)
     planned = compile_plan(*specs, LossSpec("classification", OUT, 5.0), drawn.graph.statistics, AUTO)
     assert bool(planned.firings["hold_sparse"]) == fires
     assert [entry.reason for entry in planned.rewritten.declined if entry.rule == "hold_sparse"] == (

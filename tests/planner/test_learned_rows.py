@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import lotan.nn
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner import Options, Planned
 from planner.batch import compile_batch
 from planner.cost import Pricing, epoch_seconds
@@ -35,7 +35,7 @@ class Embedded(torch.nn.Module):
 
 
 def plan(statistics: Statistics, **options: object) -> Planned:
-    train, evaluate = (trace(Embedded(), 0, training=training) for training in (True, False))
+    train, evaluate = trace_modes(Embedded(), 0)
     return planned(train, evaluate, Options(**options), 3, replace(statistics, width=0))
 
 

@@ -11,7 +11,7 @@ from lotan import nn
 from lotan.engines.choice import ENGINES
 from lotan.stages.chunk import Chunk
 from lotan.stages.program import StageProgram
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.kernels import run_by_autograd
@@ -41,7 +41,7 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
 
 def stages_of(name: str) -> tuple[Stage, ...]:
     model = MODELS[name]()
-    specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+    specs = trace_modes(model, WIDTH)
     # whose workers may have no memory for what is kept
     options = Options(pricing=Pricing(ENGINES["blocks"]))
     return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH), options).plan.stages

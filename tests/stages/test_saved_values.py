@@ -20,7 +20,7 @@ from lotan.stages.pieces import Pieces
 from lotan.stages.program import StageProgram
 from lotan.stages.saved_values import Memory
 from lotan.stages.spill_file import PAGE, SpillFile
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
@@ -256,7 +256,7 @@ ODD = {
 
 
 def odd_stages(case: str) -> tuple[Stage, ...]:
-    specs = [trace(Odd(ODD[case][0]), 6, training=training) for training in (True, False)]
+    specs = trace_modes(Odd(ODD[case][0]), 6)
     return compile_plan(*specs, LossSpec("classification", OUT, 1.0), Statistics(100, 500, 6)).plan.stages
 
 

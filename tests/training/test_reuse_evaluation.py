@@ -17,7 +17,7 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.results.run import Run
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from lotan.training.progress import Progress
 from planner import Options, compile_plan
 from planner.cost import Pricing
@@ -231,7 +231,7 @@ def test_a_turn_counts_what_evaluation_counts(seed: int) -> None:
     """Of random models of every layer type, to the bit: the forward half is the same operators on the same chunks."""
     torch.manual_seed(seed)
     model, drawn = Drawn(seed, dropping=False), graph_of(seed)
-    specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+    specs = trace_modes(model, WIDTH)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
     options = Options(pricing=Pricing(ENGINES["local"]))
     plan = compile_plan(*specs, loss, drawn.graph.statistics, options).plan

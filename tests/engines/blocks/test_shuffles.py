@@ -13,7 +13,7 @@ from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ENGINES
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds
 from planner.layout import Layout
@@ -51,7 +51,7 @@ def test_shuffles_move_what_was_estimated(case, graph, spark, workers):
     make, disabled, kind = CASES[case]
     torch.manual_seed(0)
     model = make()
-    specs = [trace(model, WIDTH, training=training) for training in (True, False)]
+    specs = trace_modes(model, WIDTH)
     options = Options(pricing=Pricing(ENGINES["blocks"]), disabled=("prune_vertices", "reuse_evaluation", *disabled))
     plan = compile_plan(*specs, LossSpec("classification", CLASSES, 1.0), graph.statistics, options).plan
     assert any(isinstance(step, kind) for step in plan.train)

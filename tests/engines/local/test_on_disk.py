@@ -25,7 +25,7 @@ from lotan.errors import EngineError
 from lotan.memory import mapped
 from lotan.memory.mapped import MappedMemory, check_room
 from lotan.planning.job import Job
-from lotan.tracing import trace
+from lotan.tracing import trace_modes
 from lotan.training.learner import weights_of
 from planner import Options, Planned, compile_plan
 from planner.choices.memory_use import Uses
@@ -143,7 +143,7 @@ LARGE = Statistics(vertices=1_000_000, edges=10_000_000, width=128, training=540
 
 def planned_for_a_large_graph(kind: type[torch.nn.Module], layers: int) -> Planned:
     model = kind(128, 256, layers, 40, dropout=0.5)
-    traced = (trace(model, 128, training=training) for training in (True, False))
+    traced = trace_modes(model, 128)
     options = Options(pricing=Pricing(ENGINES["local"]))
     return compile_plan(*traced, LossSpec("classification", 40, 1.0), LARGE, options)
 
