@@ -38,6 +38,8 @@ run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch
 # Three processes of tests, one more than the two cores of the smallest machine, because many tests wait for others.
 # A thread of torch's that waits busily for another would keep them from running.
 test quick nightly: export OMP_WAIT_POLICY ?= passive
+# Python compiles a module once, not once in each of the processes that tests start.
+test quick nightly: export PYTHONDONTWRITEBYTECODE :=
 PYTEST := python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
 test: setup ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
 	@tools/beside_scala.sh $(PYTEST) $(ARGS)
