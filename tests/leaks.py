@@ -1,8 +1,7 @@
 """The watch over what tests leave behind: child processes, listening sockets, temporary files, persisted frames, views.
 
 `Snapshot.take()` runs before and after; what the second has and the first had not is a leak. The JVM of the shared Spark
-session, with its folder, and the Python daemon that it forks are the suite's own. The files of folders in `PURE` are watched
-as a whole, because two snapshots for each of their three thousand tests would take longer than many of these tests.
+session, with its folder, and the Python daemon that it forks are the suite's own, and so is what `Snapshot.owning` saw start.
 """
 
 from __future__ import annotations
@@ -10,8 +9,11 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import ClassVar
 
 import psutil
 from pyspark import SparkContext
@@ -20,28 +22,6 @@ from pyspark.sql import SparkSession
 from lotan.hosts.spark_session import JavaFolder
 
 SHARED_MEMORY = Path("/dev/shm")
-
-PURE = ("tests/nn", "tests/planner", "tests/stages", "tests/engines/local", "planner", "lotan", "messenger")
-"""Folders of tests and of doctests that start neither Spark nor processes, and open no sockets."""
-PURE_FILES = (
-    "test_arguments.py",
-    "test_random_models.py",
-    "test_row_wise.py",
-    "test_tracing.py",
-    "test_tracing_refusals.py",
-)
-"""Further such files, wherever they are."""
-
-
-def is_watched_as_a_whole(path: PurePath) -> bool:
-    """True if leaks are looked for once after all tests of a file, whose path is relative to the checkout.
-
-    >>> is_watched_as_a_whole(PurePath("tests/planner/test_rules.py"))
-    True
-    >>> is_watched_as_a_whole(PurePath("tests/training/test_killed.py"))
-    False
-    """
-    return path.name in PURE_FILES or any(path.is_relative_to(folder) for folder in PURE)
 
 
 @dataclass(frozen=True)
@@ -53,12 +33,23 @@ class Snapshot:
         found: everything else, as printable names.
     """
 
+    own: ClassVar[set[psutil.Process | str]] = set()  # the suite's: what fixtures of the whole session have started
+
     processes: frozenset[psutil.Process]
     found: frozenset[str]
 
     @classmethod
     def take(cls) -> Snapshot:
         return cls(frozenset(_children()), frozenset([*_sockets(), *_files(), *_frames()]))
+
+    @classmethod
+    @contextmanager
+    def owning(cls) -> Iterator[None]:
+        """Takes all that is started within it as the suite's own."""
+        before = cls.take()
+        yield
+        after = cls.take()
+        cls.own |= (after.processes - before.processes) | (after.found - before.found)
 
     def leaks_since(self, deadline: float = 5.0) -> list[str]:
         """What is there beyond this snapshot, once what is on its way out has had `deadline` seconds to go."""
@@ -70,9 +61,9 @@ class Snapshot:
         return []
 
     def _beyond(self, later: Snapshot) -> list[str]:
-        started = later.processes - self.processes
+        started = later.processes - self.processes - self.own
         processes = [f"process {child.pid}: {line}" for child in started if (line := _command_line(child))]
-        return sorted([*processes, *(later.found - self.found)])
+        return sorted([*processes, *(later.found - self.found - self.own)])
 
 
 def _children() -> list[psutil.Process]:

@@ -18,13 +18,6 @@ from lotan.graph import Graph
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _session_first(request: pytest.FixtureRequest) -> None:
-    """Starts Spark, where a chosen test needs it, before the watch over what a test leaves behind."""
-    if any(item.get_closest_marker("spark") for item in request.session.items):
-        request.getfixturevalue("spark")
-
-
 READERS = ["pandas", "arrow", "parquet", pytest.param("spark", marks=pytest.mark.spark)]
 NONE = None
 

@@ -67,13 +67,6 @@ class Tables:
         return spark.createDataFrame(list(zip(*table.values(), strict=True)), schema)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _session_first(request: pytest.FixtureRequest) -> None:
-    """Starts Spark, where a chosen test needs it, before the watch over what a test leaves behind."""
-    if any(item.get_closest_marker("spark") for item in request.session.items):
-        request.getfixturevalue("spark")
-
-
 GOOD = Tables()
 MULTILABEL = GOOD.column("label", [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], None], "array<float>")
 TARGETS = GOOD.column("label", [0.5, 1.5, 2.5, None], "double")
