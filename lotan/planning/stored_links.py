@@ -269,6 +269,7 @@ def _stored(
         vertices=summary.vertices,
         rows=summary.vertices * sum(learned.values()) * NUMBER_BYTES * (1 + states),
         links=RECORD * summary.training,
+        states=states,
         features=0 if features is None else NUMBER_BYTES * features.rows.size,
         messages=job.statistics.edges if regime.fanouts else 0,
     )

@@ -13,11 +13,14 @@ from planner.orders.order import EdgeOrder
 OrderName = Literal["beta", "comet"]
 
 BLOCK = 16 << 10
-"""The bytes of a read that is long enough to keep a disk busy. Buckets and partitions are to be no shorter."""
+"""The bytes of a read that is long enough to keep a disk busy. A shorter one takes as long."""
 
 MOST_PARTITIONS = 256
 GROUP = 8
 """The partitions of a group at most. More make no batch more mixed, and more buckets to open."""
+
+NEARLY = 1.05
+"""The bytes that a division may move, divided by the least, if its batches are more mixed."""
 
 WORKED = 6
 """The copies of the links of a set while its batches are made: as read, their order and its keys, and both sorted."""
@@ -42,6 +45,7 @@ class Sizes:
     vertices: int
     rows: int  # learned rows of all vertices, with the optimizer's state
     links: int  # of training
+    states: int = 0  # the numbers of the optimizer for each number of a row
     features: int = 0  # of all vertices, if the model reads them
     messages: int = 0  # the number of edges along which messages pass; 0 without an encoder
 
@@ -85,11 +89,30 @@ class Division:
         """Return the estimated bytes of the graph of a set, from which an encoder's batches are sampled."""
         return set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.messages) if sizes.messages else 0
 
+    @property
+    def sets(self) -> int:
+        """The number of sets of an epoch. Of COMET's groups, two of which are in memory, each pair is one."""
+        if self.capacity == self.partitions:
+            return 1
+        if self.order == "comet":
+            return self.groups * (self.groups - 1) // 2
+        return len(self.of_epoch(0, 0).sets)
+
+    def moved_bytes(self, sizes: Sizes) -> int:
+        """Return about the bytes that an epoch of COMET reads and writes. Each bucket takes as long as a block, at least.
+
+        >>> sizes = Sizes(vertices=1000, rows=480_000_000, links=12_000)
+        >>> Division("comet", 48, 2, 48).moved_bytes(sizes) > 2 * Division("comet", 160, 16, 20).moved_bytes(sizes)
+        True
+        """
+        turned = self.capacity + (self.sets - 1) * self.group
+        buckets = self.partitions**2 * max(BLOCK, sizes.links // self.partitions**2)
+        return turned * (sizes.buffered + sizes.rows) // self.partitions + buckets
+
     def bytes(self, sizes: Sizes) -> int:
         """Return the estimated bytes in memory: the buffer, the links of a set, and an evaluation."""
-        sets = max(1, len(self.of_epoch(0, 0).sets)) if self.capacity < self.partitions else 1
-        links = min(sizes.links, UNEVEN * sizes.links // sets)
-        evaluated = EVALUATED * sizes.rows // self.partitions
+        links = min(sizes.links, UNEVEN * sizes.links // self.sets)
+        evaluated = EVALUATED * sizes.rows // (1 + sizes.states) // self.partitions
         return self.buffer_bytes(sizes) + WORKED * links + evaluated + self.graph_bytes(sizes)
 
     def __str__(self) -> str:
@@ -109,10 +132,13 @@ def set_graph_bytes(share: float, vertices: int, edges: int) -> int:
 
 
 def divide(order: OrderName, sizes: Sizes, room: int) -> Division:
-    """Return the division that swaps least among those that fit into some bytes.
+    """Return the division that moves least among those that fit into some bytes.
 
-    For COMET two groups are in memory, so the fewest groups that fit are taken. Source: Waleffe et al., MariusGNN (EuroSys
-    2023), section 6, with the optimizer's state and the group that is read ahead counted.
+    Of COMET's divisions that move nearly as little, it is the one of most partitions, whose batches are most mixed.
+
+    Source: Waleffe et al., MariusGNN (EuroSys 2023), section 6, with the optimizer's state and the group that is read ahead
+    counted. There buckets are at least as long as a block of the disk. Here a short bucket counts as a block, because links
+    may be few beside the rows.
 
     Args:
         order: The order.
@@ -122,23 +148,33 @@ def divide(order: OrderName, sizes: Sizes, room: int) -> Division:
     Returns:
         The division; the one of the least bytes if none fits.
     """
-    found = list(_divisions(order, sizes))
-    return next((one for one in found if one.bytes(sizes) <= room), min(found, key=lambda one: one.bytes(sizes)))
+    found = _betas(sizes) if order == "beta" else _comets(sizes)
+    fitting = [one for one in found if one.bytes(sizes) <= room]
+    if not fitting:
+        return min(found, key=lambda one: one.bytes(sizes))
+    if order == "beta":
+        return fitting[0]
+    most = NEARLY * min(one.moved_bytes(sizes) for one in fitting)
+    return max((one for one in fitting if one.moved_bytes(sizes) <= most), key=lambda one: one.partitions)
 
 
-def _divisions(order: OrderName, sizes: Sizes) -> list[Division]:
+def _betas(sizes: Sizes) -> list[Division]:
     """Return the divisions to try, from the one with most in memory to the one with least."""
     fine = min(sizes.buffered // BLOCK, isqrt(sizes.links // BLOCK), MOST_PARTITIONS, sizes.vertices)
-    if order == "beta":
-        found = []
-        for partitions in dict.fromkeys(
-            max(1, min(sizes.vertices, most)) for most in (min(32, max(4, fine)), max(4, fine))
-        ):
-            found += [Division(order, partitions, capacity, partitions) for capacity in range(partitions, 1, -1)]
-        return found or [Division(order, 1, 1, 1)]
-    found = [Division(order, 1, 1, 1)]
+    found = []
+    for partitions in dict.fromkeys(
+        max(1, min(sizes.vertices, most)) for most in (min(32, max(4, fine)), max(4, fine))
+    ):
+        found += [Division("beta", partitions, capacity, partitions) for capacity in range(partitions, 1, -1)]
+    return found or [Division("beta", 1, 1, 1)]
+
+
+def _comets(sizes: Sizes) -> list[Division]:
+    """Return the divisions to try. Two groups are in memory, and a third is read ahead."""
+    most = min(sizes.buffered // BLOCK, MOST_PARTITIONS, sizes.vertices)
+    found = [Division("comet", 1, 1, 1)]
     for groups in (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64):
-        size = max(1, min(GROUP, fine // groups))
-        if groups * size <= sizes.vertices:
-            found.append(Division(order, groups * size, 2 * size, groups))
+        if groups <= sizes.vertices:
+            largest = max(1, min(GROUP, most // groups))
+            found += [Division("comet", groups * size, 2 * size, groups) for size in range(1, largest + 1)]
     return found

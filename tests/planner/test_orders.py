@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -17,6 +18,7 @@ from planner.orders import (
     least_swaps,
     swaps_of_beta,
 )
+from planner.orders.division import NEARLY, Sizes, divide
 from planner.orders.vertex_division import VertexDivision, VertexOrderName, VertexSizes, divide_vertices
 
 SIZES = [(p, c) for p in (2, 3, 4, 6, 7, 12, 16) for c in range(2, p + 1)]
@@ -117,6 +119,21 @@ def test_a_division_of_vertices_fills_the_room_that_there_is(name: VertexOrderNa
         if name == "cached_nodes":
             assert found.training == sizes.least_training(found.partitions) <= found.capacity
     assert divide_vertices(name, sizes, everything).capacity == divide_vertices(name, sizes, everything).partitions
+
+
+@pytest.mark.parametrize("links", [60_000_000, 60_000], ids=["many links", "few links"])
+def test_with_more_room_comet_moves_less(links: int) -> None:
+    sizes = Sizes(vertices=1_000_000, rows=512_000_000, links=links, states=1)
+    before = inf
+    for room in range(60, 800, 40):
+        found = divide("comet", sizes, room << 20)
+        assert found.bytes(sizes) <= room << 20
+        assert len(found.of_epoch(0, 1).sets) == found.sets
+        assert found.moved_bytes(sizes) <= NEARLY * before
+        before = min(before, found.moved_bytes(sizes))
+    assert divide("comet", sizes, 2 << 30).sets == 1
+    tight = divide("comet", sizes, 0)
+    assert tight.bytes(sizes) == min(divide("comet", sizes, room << 20).bytes(sizes) for room in range(0, 800, 40))
 
 
 @pytest.mark.parametrize(
