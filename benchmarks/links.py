@@ -50,7 +50,7 @@ HEADS = 4
 WIDTH, BATCH, NEGATIVES, RATE, DROPOUT = 128, 1024, 500, 0.1, 0.3
 FANOUT = 20
 RELATIONAL = {"width": 32, "bases": 4, "batch": 8192, "fanout": 10}  # of the part "blocks"
-TURNS, BATCHES = 3, 6  # of the part "epoch": turns, and batches of PyG in each; of the others eight times as many
+TURNS, BATCHES = 3, 2  # of the part "epoch": turns, and batches of PyG in each; of the others eight times as many
 
 
 class Rows(torch.nn.Module):
