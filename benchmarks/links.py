@@ -280,7 +280,7 @@ TEXTS = {
     ),
     "epoch": f"## An epoch beside PyG\n\nWidth {WIDTH}, the same {NEGATIVES} negatives at each end for each batch of {BATCH:,} "
     f"links, softmax loss, Adagrad, no dropout; medians of {TURNS} turns in one process. Of PyG, {BATCHES} batches are measured "
-    f"in each turn, and of plain torch {8 * BATCHES}. Negatives are drawn beforehand for both; Lotan's seconds include that.",
+    f"in each turn, and of the other two {8 * BATCHES}. Negatives are drawn beforehand for both; Lotan's seconds include that.",
 }
 
 

@@ -275,6 +275,7 @@ def quarter_table(folder: Path, epochs: int) -> list[str]:
         "shape": (512, 4),
         "engine": "blocks",
         "epochs": epochs,
+        "partitions": None,
     }
     free = measured(case, folder)
     peak = sum(free["peak"].values())
