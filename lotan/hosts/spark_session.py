@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -68,6 +69,7 @@ class _Started:
     session: SparkSession
     users: int = 0
     own_python: bool = False  # True if its tasks run the Python of this process
+    ended: bool = False
 
     def use(self) -> OpenSpark:
         """Count another user, such as another trainer of this process, and return the session for it."""
@@ -78,8 +80,21 @@ class _Started:
     def leave(self) -> None:
         """Count one user less. The last one stops the session."""
         self.users -= 1
-        if self.users:
+        if not self.users:
+            self._stop()
+
+    @classmethod
+    def end(cls) -> None:
+        """Stop the session of a process that ends, whoever uses it still. Nobody stops it again."""
+        with cls.lock:
+            if cls.current is not None:
+                with suppress(Py4JError, OSError):  # Java may have died
+                    cls.current._stop()
+
+    def _stop(self) -> None:
+        if self.ended:
             return
+        self.ended = True
         if _Started.current is self:
             _Started.current = None
         self.session.stop()
@@ -121,6 +136,7 @@ class JavaFolder:
 
 def _remove_after_java(folder: LocalFolder) -> None:
     """Remove the folder after Java has ended, because Java would make it again for the last of its exit hooks."""
+    _Started.end()
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         process.stdin.close()  # the end of its input tells Java to end

@@ -209,11 +209,14 @@ def test_what_cannot_be_noise_does_not_wait_for_the_end_of_its_line():
 
 
 QUIET = """
+import sys
 import lotan
-lotan.Trainer(
-    lotan.nn.GCN(8, 4, 1, 2), lotan.datasets.generate(60, 200, width=8, classes=2), engine="blocks", epochs=1, eval_every=0,
-    workers=1, master="local[1]", progress=False,
-).fit()
+options = {"engine": "blocks", "epochs": 1, "eval_every": 0, "workers": 1, "master": "local[1]", "progress": False}
+graph = lotan.datasets.generate(60, 200, width=8, classes=2)
+lotan.Trainer(lotan.nn.GCN(8, 4, 1, 2), graph, **options).fit()
+graph.save(sys.argv[1])
+left_open = lotan.Trainer(lotan.nn.GCN(8, 4, 1, 2), lotan.Graph.read(sys.argv[1]), **options)
+left_open.explain()
 """
 LOUD = """
 from lotan.hosts.spark_session import SparkSettings, open_spark
@@ -238,9 +241,9 @@ def run_alone(words, configuration):
 
 @pytest.mark.spark
 def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
-    """Neither Java nor the Router and the workers write anything."""
+    """Neither Java nor the Router and the workers write anything, nor does a trainer that still has Spark open at the end."""
     (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
-    assert run_alone(["-c", QUIET], tmp_path).stderr == ""
+    assert run_alone(["-c", QUIET, str(tmp_path / "graph")], tmp_path).stderr == ""
 
 
 @pytest.mark.spark
