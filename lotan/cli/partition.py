@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from lotan.cli.graph_options import add_graph_options, open_graph
 from lotan.cli.options import number
+from planner.orders.division import OrderName
+from planner.orders.vertex_division import VertexOrderName
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
     from lotan.storage.partitioned_graph import PartitionedGraph
+
+LINK_ORDERS, VERTEX_ORDERS = get_args(OrderName), get_args(VertexOrderName)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--out", required=True, metavar="DIR", help="folder to write to, and value for --storage-dir")
     group.add_argument(
         "--order",
-        choices=("comet", "beta", "cached_nodes", "each_once"),
+        choices=(*LINK_ORDERS, *VERTEX_ORDERS),
         default="comet",
         help="order of batches that will read them: comet and beta store the links of a link task, cached_nodes and each_once\n"
         "the edges and features of a graph with labels (default: comet)",
@@ -54,22 +58,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the partitions, or find them whole, and print their sizes."""
     from lotan.settings.config import make_config
-    from lotan.storage.folder import claimed_storage
 
     with ExitStack() as opened:
         graph = open_graph(options, make_config({"engine": "local"}), opened)
-        folder = opened.enter_context(claimed_storage(Path(options.out).expanduser()))
-        said = (
-            _links(options, graph, folder) if options.order in ("comet", "beta") else _vertices(options, graph, folder)
-        )
-    print(said)
+        print(_links(options, graph) if options.order in LINK_ORDERS else _vertices(options, graph))
     return 0
 
 
-def _links(options: argparse.Namespace, graph: Graph, folder: Path) -> str:
+def _links(options: argparse.Namespace, graph: Graph) -> str:
     """Write the links of a link task, and return their sizes in words."""
     from lotan.errors import ConfigurationError
     from lotan.settings.tasks import LinkPrediction
+    from lotan.storage.folder import claimed_storage
     from lotan.storage.partitioned_graph import LinkReader, open_partitioned
 
     fractions = None
@@ -83,16 +83,18 @@ def _links(options: argparse.Namespace, graph: Graph, folder: Path) -> str:
     reader = LinkReader(graph, LinkPrediction(fractions=fractions, seed=options.link_seed))
     summary = reader.summary()
     _check_count(options, summary.vertices)
-    found, written = open_partitioned(folder, reader, summary, options.partitions, options.sampling_seed)
+    with claimed_storage(Path(options.out).expanduser()) as folder:
+        found, written = open_partitioned(folder, reader, summary, options.partitions, options.sampling_seed)
     return (
         f"{_sizes(options, found, written, 'links')}: {summary.training:,} training links, {summary.validation:,} of validation, "
         f"{summary.test:,} of test, {len(summary.names):,} relations"
     )
 
 
-def _vertices(options: argparse.Namespace, graph: Graph, folder: Path) -> str:
+def _vertices(options: argparse.Namespace, graph: Graph) -> str:
     """Write the edges and features of a graph with labels, and return their sizes in words."""
     from lotan.errors import ConfigurationError
+    from lotan.storage.folder import claimed_storage
     from lotan.storage.vertex_partitions import check_storable, open_vertex_partitions
 
     if options.link_fractions is not None:
@@ -103,7 +105,8 @@ def _vertices(options: argparse.Namespace, graph: Graph, folder: Path) -> str:
     check_storable(graph, f"--order {options.order}")
     _check_count(options, len(graph.ids))
     given = options.order, options.partitions, options.sampling_seed
-    found, features, written = open_vertex_partitions(folder, graph, *given)
+    with claimed_storage(Path(options.out).expanduser()) as folder:
+        found, features, written = open_vertex_partitions(folder, graph, *given)
     (width,) = features.widths
     return f"{_sizes(options, found, written, 'edges')}, and {width:,} features of {len(graph.ids):,} vertices"
 

@@ -9,7 +9,6 @@ import pytest
 
 import lotan
 from lotan.cli import main
-from lotan.training.trainer import Trainer
 
 
 def saved(folder: Path, **of_edges: object) -> Path:
@@ -28,7 +27,7 @@ def saved(folder: Path, **of_edges: object) -> Path:
 
 @pytest.mark.parametrize("order", ["cached_nodes", "each_once"])
 def test_a_graph_with_labels_is_written_once_and_trained_on(
-    order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, parts = saved(tmp_path), tmp_path / "parts"
     words = ["partition", "--graph", str(place), "--order", order, "--partitions", "4", "--out", str(parts)]
@@ -42,7 +41,7 @@ def test_a_graph_with_labels_is_written_once_and_trained_on(
     regime = lotan.MiniBatch(20, (4,), order=sized)
     model = lotan.nn.GraphSAGE(6, 4, 1, 3)
     options = {"regime": regime, "storage_dir": str(parts), "epochs": 1, "progress": False}
-    Trainer(model, lotan.Graph.read(str(place)), **options).fit()
+    lotan.Trainer(model, lotan.Graph.read(str(place)), **options).fit()
     assert before
     assert {path: path.stat().st_mtime_ns for path in parts.rglob("*.bin")} == before
 
@@ -63,3 +62,4 @@ def test_what_cannot_be_written_is_refused(
     words = ["partition", "--graph", str(place), "--order", "each_once", "--out", str(tmp_path / "parts"), *more]
     assert main(words) != 0
     assert error in capsys.readouterr().err
+    assert not (tmp_path / "parts").exists()
