@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.explain import duration, size
-from planner.orders.order import Set
+from planner.explain.sizes import counted
+from planner.orders.order import Set, swaps
 
 SHOWN_SETS = 8
 """The sets that the brief form of explain shows."""
@@ -33,7 +34,6 @@ class DiskSchedule:
     edges: str  # "links" or "edges"
     sets: tuple[Set, ...]
     examples: tuple[str, ...]  # of each set, in words
-    swaps: int  # the partitions that are read after those of the first set
     least_swaps: int | None  # the number that no order is below; None: there is no such bound
     read_bytes: int  # of columns
     edge_bytes: int  # that are read
@@ -42,6 +42,11 @@ class DiskSchedule:
     disk_bytes: int  # the most on the disk
     folder: Path | None  # None: a temporary one
     note: str = ""  # on what is read
+
+    @property
+    def swaps(self) -> int:
+        """The number of partitions that are read after those of the first set."""
+        return swaps(self.sets)
 
     @property
     def bytes_per_second(self) -> float:
@@ -69,7 +74,7 @@ class DiskSchedule:
         written = f", writes {size(self.written_bytes)}" if self.written_bytes else ""
         lines = [
             f"Storage  {self.partitions}{ahead}: {size(self.buffer_bytes)} of {size(self.all_bytes)} of {self.columns}",
-            f"         an epoch has {_counted(len(self.sets), 'set')} and {_counted(self.swaps, 'swap')} of a partition{least}",
+            f"         an epoch has {counted(len(self.sets), 'set')} and {counted(self.swaps, 'swap')} of a partition{least}",
             f"         reads {size(self.read_bytes)} of {self.columns} and about {size(self.edge_bytes)} of {self.edges}{written}"
             f"{self.note}",
             f"         {duration(self.disk_seconds)} of disk at {size(int(self.bytes_per_second))}/s beside "
@@ -104,13 +109,13 @@ class DiskSchedule:
         }
 
 
-def turned_bytes(column_bytes: int, sets: Sequence[Set], swaps: int, partitions: int) -> int:
+def turned_bytes(column_bytes: int, sets: Sequence[Set], partitions: int) -> int:
     """Return the bytes of the partitions of the first set, and of those that are read after them.
 
-    >>> turned_bytes(800, [(0, 1), (0, 2), (1, 2)], swaps=2, partitions=4)
+    >>> turned_bytes(800, [(0, 1), (0, 2), (1, 2)], partitions=4)
     800
     """
-    return (len(sets[0]) + swaps) * column_bytes // partitions
+    return (len(sets[0]) + swaps(sets)) * column_bytes // partitions
 
 
 def bytes_of_sets(edge_bytes: int, sets: Sequence[Set], partitions: int) -> int:
@@ -136,7 +141,3 @@ def disk_speed(folder: str) -> float:
         file.flush()
         os.fsync(file.fileno())
         return PROBE / max(1e-9, time.perf_counter() - started)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

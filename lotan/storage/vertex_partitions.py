@@ -19,7 +19,7 @@ def check_storable(graph: Graph, order: str) -> None:
 
     Args:
         graph: The graph.
-        order: What stores it, for the error.
+        order: The words for the order of batches, with which an error begins.
 
     Raises:
         GraphError: If it is of a kind that is not stored so far.

@@ -116,8 +116,12 @@ class Trainer:
         Raises:
             GraphError: The graph is in Spark.
         """
-        given = {item.name: getattr(self.config, item.name) for item in fields(self.config)}
-        return _trainer, (self.model, self.graph, given)
+        return _trainer, (self.model, self.graph, self._given)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The settings as given, by name."""
+        return {item.name: getattr(self.config, item.name) for item in fields(self.config)}
 
     @property
     def job(self) -> Job:
@@ -175,10 +179,11 @@ class Trainer:
         if runs and not (isinstance(analyze, int) and analyze >= 1):
             raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
         self._refuse_more(runs, alternatives, format)
+        epochs = EPOCHS if analyze is True else int(analyze)
         if runs and self.job.batch is not None:
-            return self._with_epochs(format, stage, EPOCHS if analyze is True else analyze)
+            return self._with_epochs(format, stage, epochs)
         if runs or alternatives:
-            return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
+            return self._with_more(format, stage, epochs, alternatives)
         with translated():
             return self._explained(format, stage)
 
@@ -215,11 +220,10 @@ class Trainer:
     @spark_translated()
     def _with_epochs(self, format: Format, stage: PlanStage | None, epochs: int) -> str:
         """Return the plan of mini-batches beside what epochs of a copy of the model have taken."""
-        given = {item.name: getattr(self.config, item.name) for item in fields(self.config)}
-        alone = {"checkpoint_dir": None, "resume": False, "resume_with": None, "storage_dir": None}
-        given |= {**alone, "log_dir": None, "mlflow": False, "checkpoint_batches": None, "patience": None}
-        given |= {"epochs": NOT_COUNTED + epochs, "progress": False}
-        run = Trainer(copy.deepcopy(self.model), self.graph, **given).fit()
+        alone: dict[str, Any] = {"checkpoint_dir": None, "resume": False, "resume_with": None, "storage_dir": None}
+        alone |= {"log_dir": None, "mlflow": False, "checkpoint_batches": None, "patience": None}
+        alone |= {"epochs": NOT_COUNTED + epochs, "progress": False}
+        run = Trainer(copy.deepcopy(self.model), self.graph, **{**self._given, **alone}).fit()
         found = measures_of_epochs(self.job, self._settled, run.history, run.report)
         shown = self._explained(format, stage)
         if format == "json":
