@@ -66,6 +66,11 @@ OTHERS: tuple[dict[str, Any], ...] = (
 """Beside each model in each size, on local and on blocks. `trained`: the share of vertices that are trained on, else 54 %."""
 NEAR = 0.2  # of what is measured, that an estimate may be off
 HUBS = 10
+LOW_HEADS = (
+    "| vertices | limit, MiB | partitions | in turn | peak, MiB | peak / limit | estimated s | training s | epoch s "
+    "| processor s an epoch | before the first, s | weights |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
+)
 ARXIV = 169_343, 2_400_000  # vertices and edges of the part "quarter"
 LEAST = "least"  # in place of a memory limit: the least one that is accepted
 WIDE, LAYERS = 2048, 6
@@ -262,7 +267,7 @@ def limit_table(folder: Path, epochs: int) -> list[str]:
         "",
         f"Time: {ratio:.2f} times (to be at most 3). Working set: {sum(free['peak'].values()) / quarter:.1f} times the limit; "
         f"peak {sum(found['peak'].values()) / quarter:.2f} of it. "
-        f"Weights: {'the same bits' if free['weights'] == found['weights'] else 'DIFFERENT BITS'}.",
+        f"Weights: {same_bits(found, free)}.",
     ]
     return ["## A quarter of the memory", "", *lines, ""]
 
@@ -281,24 +286,19 @@ def quarter_table(folder: Path, epochs: int) -> list[str]:
     peak = sum(free["peak"].values())
     found = measured(case | {"memory_limit": free["fixed"] + (peak - free["fixed"]) // 4}, folder)
     rows = [_low_row(f"{ARXIV[0]:,}", one, words) for one, words in ((free, "-"), (found, same_bits(found, free)))]
-    heads = (
-        "| vertices | limit, MiB | partitions | in turn | peak, MiB | peak / limit | estimated s | training s | epoch s "
-        "| processor s an epoch | before the first, s | weights |"
-    )
     seconds = sum(found["epochs"]) / sum(free["epochs"])
     lines = [
         f"GCN 128-512-512-512-40, {ARXIV[1]:,} edges, epochs with evaluation. The fixed part is {free['fixed'] / MIB:,.0f} MiB: "
         f"what the processes take when they are empty. {seconds:.1f} times the seconds (to be at most 3).",
         "",
-        heads,
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *LOW_HEADS,
         *rows,
     ]
     return ["## A quarter above the fixed part", "", *lines, ""]
 
 
 def same_bits(found: dict[str, Any], free: dict[str, Any]) -> str:
-    """Whether two runs have the same weights, in words."""
+    """Say if two runs have the same weights."""
     if found["weights"] == free["weights"]:
         return "the same bits"
     return "other partitions" if found["partitions"] != free["partitions"] else "DIFFERENT BITS"
@@ -316,7 +316,7 @@ def least_table(folder: Path, epochs: int) -> list[str]:
         free, found = (measured(case | given, folder) for given in ({}, {"memory_limit": limit}))
         sizes = [found["limit"], sum(found["peak"].values()), found["estimated"], sum(free["peak"].values())]
         seconds = [", ".join(f"{epoch:.1f}" for epoch in one["epochs"]) for one in (found, free)]
-        same = "the same bits" if free["weights"] == found["weights"] else "DIFFERENT BITS"
+        same = same_bits(found, free)
         processor = [f"{one['processors']:.1f}" for one in (found, free)]
         bytes_shown = [f"{size / MIB:,.0f}" for size in sizes]
         shown = [f"{vertices:,}", f"{10 * vertices:,}", *bytes_shown, *seconds, *processor, same]
@@ -326,11 +326,7 @@ def least_table(folder: Path, epochs: int) -> list[str]:
 
 def low_table(folder: Path, options: argparse.Namespace) -> Iterator[list[str]]:
     """After each run, of those so far."""
-    lines = [
-        "| vertices | limit, MiB | partitions | in turn | peak, MiB | peak / limit | estimated s | training s | epoch s "
-        "| processor s an epoch | before the first, s | weights |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = [*LOW_HEADS]
     places = [(f"{count:,}", graph(folder, count, 10 * count), options.limit) for count in options.vertices]
     if options.hubs:
         places.append((f"{places[0][0]}, hubs", with_hubs(places[0][1]), options.limit))
@@ -342,7 +338,7 @@ def low_table(folder: Path, options: argparse.Namespace) -> Iterator[list[str]]:
         if found["free"] > options.room << 20:
             continue
         free = measured(case | {"partitions": found["partitions"]}, folder)
-        same = "the same bits" if free["weights"] == found["weights"] else "DIFFERENT BITS"
+        same = same_bits(found, free)
         lines[-1] = _low_row(name, found, same)
         lines.append(
             _low_row(name, free, f"{found['processors'] / free['processors']:.1f} times the processor seconds")

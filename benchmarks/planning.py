@@ -87,7 +87,7 @@ def deep_row(kind: str, dropout: float, rounds: int) -> str:
 
 
 def relations_row(relations: int) -> str:
-    """Of PyG's RGCN with two layers, on a small graph: the plan does not depend on its size."""
+    """Measure explain for PyG's RGCN with two layers. The graph is small, because plans do not depend on its size."""
     drawn = np.random.default_rng(0)
     ends = {name: drawn.integers(0, 300, 20 * relations) for name in ("src", "dst")}
     given = {"features": drawn.standard_normal((300, 16), np.float32), "label": drawn.integers(0, 4, 300)}

@@ -57,7 +57,7 @@ def unknown(
         owner: The class or function that they were given to.
         given: Their names.
         takes: The names of the arguments that it takes.
-        meant: What to do in place of an argument that other libraries take, by its name.
+        meant: The advice for each argument that other libraries take and this owner does not, by its name.
         kind: The type of the error.
 
     >>> print(unknown("Graph", ["y"], ["label"], {"y": "pass it as label"}, ConfigurationError))
