@@ -69,8 +69,9 @@ def _links(options: argparse.Namespace, graph: Graph) -> str:
     """Write the links of a link task, and return their sizes in words."""
     from lotan.errors import ConfigurationError
     from lotan.settings.tasks import LinkPrediction
+    from lotan.storage.edge_readers import LinkReader
     from lotan.storage.folder import claimed_storage
-    from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+    from lotan.storage.partitioned_graph import open_partitioned
 
     fractions = None
     if options.link_fractions is not None:

@@ -31,8 +31,9 @@ from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.row_wise import ROW_STATES, check_row_wise
 from lotan.settings.tasks import ALL, LinkPrediction
+from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
-from lotan.storage.partitioned_graph import RECORD, LinkReader, Summary
+from lotan.storage.partitioned_graph import RECORD
 from lotan.storage.stored import Stored
 from lotan.validation.complaints import not_finite
 from planner.degrees import Degrees

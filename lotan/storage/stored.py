@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
+from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
-from lotan.storage.partitioned_graph import RECORD, LinkReader, Summary
+from lotan.storage.partitioned_graph import RECORD
 from planner.footprint import Footprint
 from planner.orders import least_swaps
 from planner.orders.division import Division, Sizes

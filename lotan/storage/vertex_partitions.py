@@ -8,8 +8,9 @@ from lotan.batches.examples import examples_of
 from lotan.errors import GraphError
 from lotan.graph import Graph, fingerprint
 from lotan.memory.trim import give_back_freed
+from lotan.storage.edge_readers import MOST_VERTICES, EdgeReader
 from lotan.storage.feature_files import StoredFeatures, open_features
-from lotan.storage.partitioned_graph import MOST_VERTICES, EdgeReader, PartitionedGraph, open_partitioned
+from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.row_files import RowFiles
 from planner.orders.vertex_division import VertexOrderName
 

@@ -9,8 +9,9 @@ import pytest
 
 import lotan
 from lotan.stages.randomness import Randomness
+from lotan.storage.edge_readers import LinkReader
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
-from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.placement import Placement
 from lotan.storage.set_graph import InMemory
 from planner.orders import beta, comet

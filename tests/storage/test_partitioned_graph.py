@@ -12,10 +12,11 @@ import pytest
 import lotan
 from lotan.errors import GraphError, StorageError
 from lotan.links.examples import link_graph
+from lotan.storage import edge_readers
 from lotan.storage import folder as folders
-from lotan.storage import partitioned_graph
+from lotan.storage.edge_readers import LinkReader
 from lotan.storage.folder import check_room, claimed_storage
-from lotan.storage.partitioned_graph import LinkReader, PartitionedGraph, open_partitioned
+from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.placement import ExamplesFirst, Placement
 from tests.links.graphs import columns
 
@@ -66,7 +67,7 @@ def test_every_link_is_in_its_bucket_and_the_size_of_parts_changes_nothing(
     others = found.links_of(found.others(), found.others()[:, 3])
     for split in ("val", "test"):
         assert sorted(found.placement.rows(others.of(split).src)) == sorted(known.of(split).src)
-    monkeypatch.setattr(partitioned_graph, "PART_EDGES", 7)
+    monkeypatch.setattr(edge_readers, "PART_EDGES", 7)
     for again in (graph, lotan.Graph.from_arrays(**held)) if not names else (graph,):
         opened(tmp_path / "two", again)
         for name in ("edges.bin", "held.bin", "manifest.json"):

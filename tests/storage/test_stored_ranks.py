@@ -13,7 +13,8 @@ from lotan.links.decoders import make_decoder
 from lotan.links.examples import link_graph
 from lotan.links.ranks import rank
 from lotan.links.ranks_in_parts import rank_in_parts
-from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.storage.edge_readers import LinkReader
+from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.ranks import StoredLinks
 from tests.links.graphs import columns
 

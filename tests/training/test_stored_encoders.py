@@ -26,8 +26,9 @@ from lotan.links.ranks import rank
 from lotan.links.training_pass import train_on_pairs
 from lotan.planning.learned import draw_rows
 from lotan.stages.randomness import Randomness
+from lotan.storage.edge_readers import LinkReader
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
-from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.set_graph import InMemory
 from lotan.training.learner import weights_of
 from tests.links.graphs import WIDTH, columns

@@ -21,8 +21,9 @@ from lotan.planning.learned import draw_rows
 from lotan.settings.optimizers import Optimizer
 from lotan.stages.randomness import Randomness
 from lotan.storage import row_files
+from lotan.storage.edge_readers import LinkReader
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
-from lotan.storage.partitioned_graph import LinkReader, open_partitioned
+from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.set_graph import InMemory
 from lotan.training import checkpoint
 from tests.links.graphs import columns

@@ -1,0 +1,199 @@
+"""Reads the edges of a graph part by part, as they are written into partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from lotan.errors import GraphError
+from lotan.graph import Graph
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, Types
+from lotan.graph.faults import EXAMPLES, dangling_edges
+from lotan.graph.link_parts import LinkParts, relation_of
+from lotan.graph.row_keys import edge_keys, vertex_keys
+from lotan.links.examples import TRAIN, Links, drawn_splits
+from lotan.memory.mapped import give_back
+from lotan.settings.tasks import LinkPrediction
+from planner.spec import SPLITS
+
+PART_EDGES = 1 << 17
+"""The edges that are in memory at one time while a graph is read: some 30 MB with all copies, and their texts."""
+
+MOST_VERTICES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The sizes and the relations of a graph, as one pass over its links tells them."""
+
+    vertices: int
+    training: int  # the number of training links
+    validation: int
+    test: int
+    names: tuple[int | str, ...]  # the relations as they were given, by their numbers; empty: links have none
+    digest: str  # of the ids and the links, in whichever order these are
+    both_ways: bool = False  # True if a link is known in both directions
+
+    @property
+    def others(self) -> int:
+        """The number of links of validation and test."""
+        return self.validation + self.test
+
+
+class Reader(Protocol):
+    """A source of edges, as partitions are written from it."""
+
+    ids: Ids  # of the vertices, ascending
+
+    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+        """Yield the edges as rows, with their splits, see `LinkReader.parts`."""
+
+
+class LinkReader:
+    """Reads the links of a graph part by part, with both ends as rows, and checks them.
+
+    Args:
+        graph: The graph.
+        task: The task, with the fractions of links that are validation and test if edges have no splits.
+
+    Raises:
+        GraphError: If the graph is of a kind that is not stored in partitions so far.
+    """
+
+    def __init__(self, graph: Graph, task: LinkPrediction) -> None:
+        if graph.vertex_types is not None:
+            raise GraphError(
+                "The graph has several types of vertices, and such graphs are not stored in partitions so far. Train it in "
+                "memory: leave order out."
+            )
+        self._both_ways = graph.undirected
+        parts: LinkParts = graph.link_parts(PART_EDGES)
+        self.ids, self._parts, self._task = parts.ids, parts.parts, task
+        self.unread, self.typed = parts.unread, parts.typed
+        if len(self.ids) > MOST_VERTICES:
+            raise GraphError(
+                f"The graph has {len(self.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
+            )
+        self.keys = vertex_keys(self.ids)
+        self._find = _finder(self.ids)
+
+    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+        """Yield the links as rows, with their splits. Relations without a number get the next one.
+
+        Args:
+            numbers: The numbers of relations, by how they were given. New ones are added.
+
+        Raises:
+            GraphError: If an end is no vertex, or links have no splits.
+        """
+        for edges in self._parts():
+            src, dst = self._find(edges.src), self._find(edges.dst)
+            dangling = np.flatnonzero((src < 0) | (dst < 0))
+            if len(dangling):
+                raise dangling_edges(len(dangling), [(edges.src[one], edges.dst[one]) for one in dangling[:EXAMPLES]])
+            relation = _numbered(edges, numbers)
+            links = Links(len(self.ids), src, dst, relation, np.full(len(src), TRAIN, dtype=np.int8))
+            yield replace(links, split=self._splits(edges, links))
+
+    def _splits(self, edges: EdgeColumns, links: Links) -> npt.NDArray[np.int8]:
+        if edges.split is not None:
+            return edges.split
+        if self._task.fractions is None:
+            raise GraphError(
+                "edges.split: there is no such column, and a link task needs to know which links it learns from. Give each edge "
+                "'train', 'val' or 'test' there, or let a hash decide: lotan.LinkPrediction(fractions=(0.05, 0.1))."
+            )
+        return drawn_splits(links, self.keys, self._task)
+
+    def summary(self) -> Summary:
+        """Return what one pass over all links tells.
+
+        Raises:
+            GraphError: If an end is no vertex, links have no splits, or none is for training.
+        """
+        numbers: dict[int | str, int] = {}
+        digest = xxhash.xxh3_64(np.ascontiguousarray(self.keys).data.cast("B"))
+        total, counts = 0, np.zeros(len(SPLITS), dtype=np.int64)
+        for links in self.parts(numbers):
+            counts += np.bincount(links.split[links.split >= 0], minlength=len(SPLITS))
+            given = vertex_keys(np.array(list(map(str, numbers)) or ["-"], dtype=object))[links.numbers]
+            words = edge_keys(self.keys[links.src], self.keys[links.dst], given + links.split)
+            total = (total + int(words.view(np.uint64).sum(dtype=np.uint64))) % 2**64
+        if not counts[TRAIN]:
+            raise GraphError("edges.split: no link is of split 'train'. Give some, which the model learns from.")
+        digest.update(f"{total} {counts.tolist()}".encode())
+        return Summary(
+            vertices=len(self.ids),
+            training=int(counts[TRAIN]),
+            validation=int(counts[SPLITS.index("val")]),
+            test=int(counts[SPLITS.index("test")]),
+            names=_sorted(numbers),
+            digest=digest.hexdigest(),
+            both_ways=self._both_ways,
+        )
+
+
+class EdgeReader:
+    """Reads the edges of a graph whose vertices are the examples. All edges carry messages, and none has a split.
+
+    Args:
+        arrays: The graph, whose ends of edges may lie in files.
+    """
+
+    def __init__(self, arrays: GraphArrays) -> None:
+        self.ids, self._arrays = arrays.ids, arrays
+
+    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+        """Yield the edges as rows, part by part. Their types are relations."""
+        arrays = self._arrays
+        for start in range(0, len(arrays.src), PART_EDGES):
+            some = slice(start, start + PART_EDGES)
+            edges = EdgeColumns(arrays.src[some], arrays.dst[some], None, edge_type=_some(arrays.edge_type, some))
+            split = np.full(len(edges.src), TRAIN, dtype=np.int8)
+            yield Links(len(self.ids), edges.src, edges.dst, _numbered(edges, numbers), split)
+        for ends in (arrays.src, arrays.dst):
+            give_back(ends)
+
+    def summary(self, digest: str) -> Summary:
+        """Return the sizes of the graph.
+
+        Args:
+            digest: A text that identifies its content.
+        """
+        types = self._arrays.edge_type
+        names = () if types is None else tuple(np.unique(types).tolist())
+        return Summary(len(self.ids), len(self._arrays.src), 0, 0, names, digest)
+
+
+def _some(column: Types | None, rows: slice) -> Types | None:
+    return None if column is None else column[rows]
+
+
+def _finder(ids: Ids) -> Any:
+    """Return a function from ids to their rows, or -1."""
+    count = len(ids)
+    if ids.dtype.kind == "i" and ids[0] == 0 and ids[-1] == count - 1:
+        return lambda ends: np.where((ends < 0) | (ends >= count), -1, ends).astype(np.int64)
+    import pandas as pd  # not at the top: it takes a third of a second
+
+    index = pd.Index(ids)
+    return lambda ends: index.get_indexer(ends).astype(np.int64, copy=False)
+
+
+def _numbered(edges: EdgeColumns, numbers: dict[int | str, int]) -> Positions | None:
+    given = relation_of(edges)
+    if given is None:
+        return None
+    names, places = np.unique(given, return_inverse=True)
+    of_names = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    found: Positions = np.array(of_names, dtype=np.int64)[places]
+    return found
+
+
+def _sorted(numbers: dict[int | str, int]) -> tuple[int | str, ...]:
+    return tuple(np.unique(np.array(list(numbers), dtype=object)).tolist()) if numbers else ()
