@@ -33,7 +33,6 @@ from lotan.settings.row_wise import ROW_STATES, check_row_wise
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
-from lotan.storage.partitioned_graph import RECORD
 from lotan.storage.stored import Stored
 from lotan.validation.complaints import not_finite
 from planner.degrees import Degrees
@@ -269,7 +268,7 @@ def _stored(
     sizes = Sizes(
         vertices=summary.vertices,
         rows=summary.vertices * sum(learned.values()) * NUMBER_BYTES * (1 + states),
-        links=RECORD * summary.training,
+        links=summary.record_bytes * summary.training,
         states=states,
         features=0 if features is None else NUMBER_BYTES * features.rows.size,
         messages=job.statistics.edges if regime.fanouts else 0,

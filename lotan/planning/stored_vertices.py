@@ -12,6 +12,7 @@ from lotan.planning.batches import plan_of_batch
 from lotan.planning.job import Job, described_memory
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
+from lotan.storage.edge_readers import EdgeReader
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
 from planner.neighbours import orders_neighbours
@@ -55,11 +56,14 @@ def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
     arrays = job.graph.arrays()
+    summary = EdgeReader(arrays).summary("")
     sizes = VertexSizes(
         vertices=len(arrays.ids),
         edges=len(arrays.src),
         examples=len(examples_of(arrays)),
         row_bytes=NUMBER_BYTES * arrays.features.shape[1],
+        edge_bytes=summary.record_bytes * summary.training,
+        edge_numbers=summary.numbers,
     )
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:

@@ -12,19 +12,25 @@ import xxhash
 
 from lotan.errors import GraphError
 from lotan.graph import Graph
-from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, Types
+from lotan.graph.arrays import AnyType, EdgeColumns, GraphArrays, Ids, Positions
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.link_parts import LinkParts, relation_of
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.examples import TRAIN, Links, drawn_splits
 from lotan.memory.mapped import give_back
 from lotan.settings.tasks import LinkPrediction
+from planner.scratch import NUMBER_BYTES
 from planner.spec import SPLITS
 
 PART_EDGES = 1 << 17
 """The edges that are in memory at one time while a graph is read: some 30 MB with all copies, and their texts."""
 
 MOST_VERTICES = 2**31 - 1
+
+ENDS, OTHER = 12, 16
+"""The bytes of a training link without numbers, and of a link of another split."""
+
+Numbers = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,19 @@ class Summary:
     names: tuple[int | str, ...]  # the relations as they were given, by their numbers; empty: links have none
     digest: str  # of the ids and the links, in whichever order these are
     both_ways: bool = False  # True if a link is known in both directions
+    weighted: bool = False  # True if a training link has a weight
+    attributes: int | None = None  # the number of its attributes; None: it has none
+    flat: bool = False  # True if they were given as one number for each link
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a training link has: its weight, and its attributes."""
+        return self.weighted + (self.attributes or 0)
+
+    @property
+    def record_bytes(self) -> int:
+        """The bytes of a training link on the disk."""
+        return ENDS + NUMBER_BYTES * self.numbers
 
     @property
     def others(self) -> int:
@@ -45,13 +64,21 @@ class Summary:
         return self.validation + self.test
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some edges of a graph, between rows."""
+
+    links: Links
+    numbers: Numbers  # the weight of each edge if it has one, and its attributes [edges, numbers]
+
+
 class Reader(Protocol):
     """A source of edges, as partitions are written from it."""
 
     ids: Ids  # of the vertices, ascending
 
-    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
-        """Yield the edges as rows, with their splits, see `LinkReader.parts`."""
+    def parts(self, relations: dict[int | str, int]) -> Iterator[Part]:
+        """Yield the edges between rows, with their splits, see `LinkReader.parts`."""
 
 
 class LinkReader:
@@ -82,11 +109,11 @@ class LinkReader:
         self.keys = vertex_keys(self.ids)
         self._find = _finder(self.ids)
 
-    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
+    def parts(self, relations: dict[int | str, int]) -> Iterator[Part]:
         """Yield the links as rows, with their splits. Relations without a number get the next one.
 
         Args:
-            numbers: The numbers of relations, by how they were given. New ones are added.
+            relations: The numbers of relations, by how they were given. New ones are added.
 
         Raises:
             GraphError: If an end is no vertex, or links have no splits.
@@ -96,9 +123,9 @@ class LinkReader:
             dangling = np.flatnonzero((src < 0) | (dst < 0))
             if len(dangling):
                 raise dangling_edges(len(dangling), [(edges.src[one], edges.dst[one]) for one in dangling[:EXAMPLES]])
-            relation = _numbered(edges, numbers)
+            relation = _numbered(edges, relations)
             links = Links(len(self.ids), src, dst, relation, np.full(len(src), TRAIN, dtype=np.int8))
-            yield replace(links, split=self._splits(edges, links))
+            yield Part(replace(links, split=self._splits(edges, links)), _numbers(edges))
 
     def _splits(self, edges: EdgeColumns, links: Links) -> npt.NDArray[np.int8]:
         if edges.split is not None:
@@ -116,12 +143,12 @@ class LinkReader:
         Raises:
             GraphError: If an end is no vertex, links have no splits, or none is for training.
         """
-        numbers: dict[int | str, int] = {}
+        relations: dict[int | str, int] = {}
         digest = xxhash.xxh3_64(np.ascontiguousarray(self.keys).data.cast("B"))
         total, counts = 0, np.zeros(len(SPLITS), dtype=np.int64)
-        for links in self.parts(numbers):
+        for links in (part.links for part in self.parts(relations)):
             counts += np.bincount(links.split[links.split >= 0], minlength=len(SPLITS))
-            given = vertex_keys(np.array(list(map(str, numbers)) or ["-"], dtype=object))[links.numbers]
+            given = vertex_keys(np.array(list(map(str, relations)) or ["-"], dtype=object))[links.numbers]
             words = edge_keys(self.keys[links.src], self.keys[links.dst], given + links.split)
             total = (total + int(words.view(np.uint64).sum(dtype=np.uint64))) % 2**64
         if not counts[TRAIN]:
@@ -132,7 +159,7 @@ class LinkReader:
             training=int(counts[TRAIN]),
             validation=int(counts[SPLITS.index("val")]),
             test=int(counts[SPLITS.index("test")]),
-            names=_sorted(numbers),
+            names=_sorted(relations),
             digest=digest.hexdigest(),
             both_ways=self._both_ways,
         )
@@ -148,14 +175,21 @@ class EdgeReader:
     def __init__(self, arrays: GraphArrays) -> None:
         self.ids, self._arrays = arrays.ids, arrays
 
-    def parts(self, numbers: dict[int | str, int]) -> Iterator[Links]:
-        """Yield the edges as rows, part by part. Their types are relations."""
+    def parts(self, relations: dict[int | str, int]) -> Iterator[Part]:
+        """Yield the edges between rows, part by part. Their types are relations."""
         arrays = self._arrays
         for start in range(0, len(arrays.src), PART_EDGES):
             some = slice(start, start + PART_EDGES)
-            edges = EdgeColumns(arrays.src[some], arrays.dst[some], None, edge_type=_some(arrays.edge_type, some))
+            edges = EdgeColumns(
+                arrays.src[some],
+                arrays.dst[some],
+                weight=_some(arrays.weight, some),
+                edge_attr=_some(arrays.edge_attr, some),
+                edge_type=_some(arrays.edge_type, some),
+            )
             split = np.full(len(edges.src), TRAIN, dtype=np.int8)
-            yield Links(len(self.ids), edges.src, edges.dst, _numbered(edges, numbers), split)
+            links = Links(len(self.ids), edges.src, edges.dst, _numbered(edges, relations), split)
+            yield Part(links, _numbers(edges))
         for ends in (arrays.src, arrays.dst):
             give_back(ends)
 
@@ -165,13 +199,30 @@ class EdgeReader:
         Args:
             digest: A text that identifies its content.
         """
-        types = self._arrays.edge_type
-        names = () if types is None else tuple(np.unique(types).tolist())
-        return Summary(len(self.ids), len(self._arrays.src), 0, 0, names, digest)
+        types, data = self._arrays.edge_type, self._arrays.edge_data
+        return Summary(
+            vertices=len(self.ids),
+            training=len(self._arrays.src),
+            validation=0,
+            test=0,
+            names=() if types is None else tuple(np.unique(types).tolist()),
+            digest=digest,
+            weighted=self._arrays.weight is not None,
+            attributes=data.width,
+            flat=data.flat,
+        )
 
 
-def _some(column: Types | None, rows: slice) -> Types | None:
+def _some(column: npt.NDArray[AnyType] | None, rows: slice) -> npt.NDArray[AnyType] | None:
     return None if column is None else column[rows]
+
+
+def _numbers(edges: EdgeColumns) -> Numbers:
+    """Return the weight and the attributes of each edge, side by side. [edges, numbers]."""
+    columns = [] if edges.weight is None else [edges.weight[:, None]]
+    columns += [] if edges.edge_attr is None else [edges.edge_attr]
+    nothing = np.zeros((len(edges.src), 0), dtype=np.float32)
+    return np.concatenate([nothing, *columns], axis=1, dtype=np.float32)
 
 
 def _finder(ids: Ids) -> Any:
@@ -185,15 +236,15 @@ def _finder(ids: Ids) -> Any:
     return lambda ends: index.get_indexer(ends).astype(np.int64, copy=False)
 
 
-def _numbered(edges: EdgeColumns, numbers: dict[int | str, int]) -> Positions | None:
+def _numbered(edges: EdgeColumns, relations: dict[int | str, int]) -> Positions | None:
     given = relation_of(edges)
     if given is None:
         return None
     names, places = np.unique(given, return_inverse=True)
-    of_names = [numbers.setdefault(name, len(numbers)) for name in names.tolist()]
+    of_names = [relations.setdefault(name, len(relations)) for name in names.tolist()]
     found: Positions = np.array(of_names, dtype=np.int64)[places]
     return found
 
 
-def _sorted(numbers: dict[int | str, int]) -> tuple[int | str, ...]:
-    return tuple(np.unique(np.array(list(numbers), dtype=object)).tolist()) if numbers else ()
+def _sorted(relations: dict[int | str, int]) -> tuple[int | str, ...]:
+    return tuple(np.unique(np.array(list(relations), dtype=object)).tolist()) if relations else ()

@@ -1,8 +1,9 @@
 """A graph on a disk: its training links in buckets, one for each pair of partitions, and the links of other splits.
 
 `edges.bin` has the training links, bucket by bucket, and `held.bin` those of validation and test. A record has the
-positions of both ends and the number of the relation, as int32; in `held.bin` the split follows. `manifest.json` is written
-last. So a graph whose writing was cut off has no manifest, and is written again.
+positions of both ends and the number of the relation, as int32. In `held.bin` the split follows, and in `edges.bin` the
+weight and the attributes, as float32, where links have some. `manifest.json` is written last. So a graph whose writing was
+cut off has no manifest, and is written again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import xxhash
 from lotan.errors import GraphError, StorageError
 from lotan.graph.arrays import Ids, Positions
 from lotan.links.examples import TRAIN, Links
-from lotan.storage.edge_readers import Reader, Summary
+from lotan.storage.edge_readers import OTHER, Numbers, Reader, Summary
 from lotan.storage.folder import check_room, read_manifest, write_manifest, written
 from lotan.storage.placement import ExamplesFirst, Placement
 from planner.orders.order import Bucket
@@ -31,8 +32,6 @@ Records = npt.NDArray[np.int32]
 
 FORMAT = 1
 MANIFEST, EDGES, OTHERS = "manifest.json", "edges.bin", "held.bin"
-RECORD, OTHER = 12, 16
-"""The bytes of a training link, and of one of another split."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,35 @@ class PartitionedGraph:
         Raises:
             StorageError: If the file is cut short or was changed.
         """
-        number = bucket[0] * self.placement.partitions + bucket[1]
-        start, end = int(self.offsets[number]), int(self.offsets[number + 1])
+        return self.edges([bucket])[0]
+
+    def edges(self, buckets: Sequence[Bucket]) -> tuple[Records, Numbers]:
+        """Read the training links of buckets, and their weights and attributes.
+
+        Returns:
+            The links as in `bucket`, and their numbers, float32 [links, numbers].
+
+        Raises:
+            StorageError: If the file is cut short or was changed.
+        """
+        width = 3 + self.summary.numbers
+        found = [np.zeros((0, width), dtype=np.int32)]
         with _opened(self.folder / EDGES) as file:
-            found = np.fromfile(file, np.int32, 3 * (end - start), offset=RECORD * start)
-        if len(found) != 3 * (end - start) or _checksum(found) != self.checksums[number]:
-            raise StorageError(
-                f"{self.folder / EDGES} was cut short or changed while it was used; run again, which writes it anew"
-            )
-        return found.reshape(-1, 3)
+            for source, destination in buckets:
+                number = source * self.placement.partitions + destination
+                start, end = int(self.offsets[number]), int(self.offsets[number + 1])
+                file.seek(self.summary.record_bytes * start)
+                records = np.fromfile(file, np.int32, width * (end - start))
+                if len(records) != width * (end - start) or _checksum(records) != self.checksums[number]:
+                    raise StorageError(
+                        f"{self.folder / EDGES} was cut short or changed while it was used; run again, which writes it anew"
+                    )
+                found.append(records.reshape(-1, width))
+        records = np.concatenate(found)
+        del found
+        if not self.summary.numbers:
+            return records, np.zeros((len(records), 0), dtype=np.float32)
+        return np.ascontiguousarray(records[:, :3]), np.ascontiguousarray(records[:, 3:]).view(np.float32)
 
     def size(self, bucket: Bucket) -> int:
         """Return the number of links of a bucket."""
@@ -89,7 +108,7 @@ class PartitionedGraph:
         """Return True if all records are as they were written."""
         try:
             files = (
-                (self.folder / EDGES, RECORD * self.summary.training),
+                (self.folder / EDGES, self.summary.record_bytes * self.summary.training),
                 (self.folder / OTHERS, OTHER * self.summary.others),
             )
             if any(path.stat().st_size != size for path, size in files):
@@ -177,13 +196,16 @@ def division_of(placement: Placement) -> dict[str, Any]:
 
 
 def _plain(summary: Summary) -> dict[str, Any]:
-    return {**asdict(summary), "names": list(summary.names)}
+    """Return what a manifest says of the sizes. What links have beside their ends is left out where they have nothing."""
+    beside = ("weighted", "attributes", "flat") if not summary.numbers else ()
+    found = {name: value for name, value in asdict(summary).items() if name not in beside}
+    return {**found, "names": list(summary.names)}
 
 
 def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement) -> PartitionedGraph:
     """Write the links in two passes over them: the first counts those of each bucket, the second puts each in its place."""
     partitions = placement.partitions
-    check_room(folder, RECORD * summary.training + OTHER * summary.others, "the links")
+    check_room(folder, summary.record_bytes * summary.training + OTHER * summary.others, "the links")
     (folder / MANIFEST).unlink(missing_ok=True)
     counts = np.zeros(partitions**2, dtype=np.int64)
     for records, _ in _placed(reader, summary, placement):
@@ -195,7 +217,7 @@ def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement)
     def write() -> None:
         with open(edges, "wb") as file:
             if summary.training:
-                os.posix_fallocate(file.fileno(), 0, RECORD * summary.training)
+                os.posix_fallocate(file.fileno(), 0, summary.record_bytes * summary.training)
             free = offsets[:-1].copy()  # the place of the next record of each bucket
             for records, rest in _placed(reader, summary, placement):
                 others.append(rest)
@@ -205,7 +227,8 @@ def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement)
                 firsts = np.flatnonzero(np.diff(ranked, prepend=-1))
                 for first, end in zip(firsts, np.append(firsts, len(ranked))[1:], strict=True):
                     bucket = ranked[first]
-                    os.pwrite(file.fileno(), ordered[first:end].data.cast("B"), RECORD * int(free[bucket]))
+                    place = summary.record_bytes * int(free[bucket])
+                    os.pwrite(file.fileno(), ordered[first:end].data.cast("B"), place)
                     free[bucket] += end - first
             if not np.array_equal(free, offsets[1:]):
                 raise GraphError("edges: the table changed while it was read. Train on a table that nobody writes to.")
@@ -236,12 +259,14 @@ def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement)
 def _placed(reader: Reader, summary: Summary, placement: Placement) -> Iterator[tuple[Records, Records]]:
     """Yield the records of training links and those of other splits, part by part."""
     order = {name: number for number, name in enumerate(summary.names)}
-    numbers: dict[int | str, int] = {}
-    for links in reader.parts(numbers):
-        relations = np.array([order[name] for name in numbers] or [0])[links.numbers]
+    known: dict[int | str, int] = {}
+    for part in reader.parts(known):
+        links = part.links
+        relations = np.array([order[name] for name in known] or [0])[links.numbers]
         columns = [placement.positions(links.src), placement.positions(links.dst), relations, links.split]
-        records = np.stack(columns, axis=1).astype(np.int32)
-        yield np.ascontiguousarray(records[links.split == TRAIN, :3]), records[links.split > TRAIN]
+        records, training = np.stack(columns, axis=1).astype(np.int32), links.split == TRAIN
+        numbers = np.ascontiguousarray(part.numbers[training]).view(np.int32)
+        yield np.concatenate([records[training, :3], numbers], axis=1), records[links.split > TRAIN]
 
 
 def _buckets(records: Records, placement: Placement) -> Positions:
@@ -259,13 +284,15 @@ def _sorted_buckets(graph: PartitionedGraph, rest: Records, both: Records, ids: 
         both: These and perhaps their reverses, none of which may be a training link.
         ids: The ids of the vertices, for the error.
     """
-    sums = []
+    sums, width = [], 3 + graph.summary.numbers
     with open(graph.folder / EDGES, "r+b") as file:
         for start, end in pairwise(graph.offsets.tolist()):
-            records = np.fromfile(file, np.int32, 3 * (end - start)).reshape(-1, 3)
+            records = np.fromfile(file, np.int32, width * (end - start)).reshape(-1, width)
             _refuse_twice(_common(records, both), graph.placement, ids, "'train' and another split")
             ordered = _in_order(records)
-            os.pwrite(file.fileno(), ordered.data.cast("B") if ordered.size else b"", RECORD * start)
+            os.pwrite(
+                file.fileno(), ordered.data.cast("B") if ordered.size else b"", graph.summary.record_bytes * start
+            )
             sums.append(_checksum(ordered))
         os.fsync(file.fileno())
     with open(graph.folder / OTHERS, "wb") as file:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses
+from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order
 from lotan.storage.partitioned_graph import PartitionedGraph
 from lotan.storage.placement import Placement
 
@@ -78,16 +78,18 @@ def arrays_of_set(
     Raises:
         StorageError: If a bucket is cut short or was changed.
     """
-    found = [graph.bucket((a, b)) for a in held for b in held]
-    records = np.concatenate(found)
-    del found
+    summary = graph.summary
+    records, numbers = graph.edges([(a, b) for a in held for b in held])
     src, dst = (memory.numbers(records[:, column].astype(np.int64)) for column in (0, 1))
-    numbers = records[:, 2]
+    relations = records[:, 2].astype(np.int64)
     del records
-    if graph.summary.both_ways:  # a link and its reverse are both in the set, or neither is
+    if summary.both_ways:  # a link and its reverse are both in the set, or neither is
         src, dst, missing = add_reverses(src, dst, len(memory))
+        relations = np.concatenate([relations, relations[missing]])
         numbers = np.concatenate([numbers, numbers[missing]])
-    order = np.lexsort((numbers, src, dst))
+    weight = numbers[:, 0] if summary.weighted else None
+    attributes = None if summary.attributes is None else numbers[:, int(summary.weighted) :]
+    order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
     rows = graph.placement.rows(memory.every)
     return GraphArrays(
         ids=vertices.ids[rows],
@@ -96,7 +98,9 @@ def arrays_of_set(
         split=np.zeros(len(rows), dtype=np.int8),
         src=src[order],
         dst=dst[order],
-        weight=None,
-        edge_type=None if types is None else types[numbers[order]],
+        weight=None if weight is None else weight[order],
+        edge_attr=None if attributes is None else attributes[order],
+        edge_type=None if types is None else types[relations[order]],
+        flat=summary.flat,
         vertex_weight=None if vertices.weight is None else vertices.weight[rows],
     )

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
-from lotan.storage.edge_readers import LinkReader, Summary
+from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
-from lotan.storage.partitioned_graph import RECORD
 from planner.footprint import Footprint
 from planner.orders import least_swaps
 from planner.orders.division import Division, Sizes
@@ -43,7 +42,7 @@ class Stored:
         rows = GENERATIONS * self.sizes.rows + self.sizes.features
         if self.sizes.messages:  # an evaluation on the whole graph gathers what the buffer holds of some
             rows += self.sizes.buffered
-        return rows + self.sizes.links + 4 * (RECORD + 4) * self.summary.others
+        return rows + self.sizes.links + 4 * OTHER * self.summary.others
 
     def order(self, epoch: int) -> EdgeOrder:
         """Return the order of an epoch."""

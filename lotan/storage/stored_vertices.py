@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
-from lotan.storage.partitioned_graph import RECORD
 from planner.orders.vertex_division import VertexDivision, VertexSizes
 
 
@@ -22,7 +21,7 @@ class StoredVertices:
     @property
     def disk_bytes(self) -> int:
         """The bytes on the disk: features and edges, each once."""
-        return self.sizes.vertices * self.sizes.row_bytes + RECORD * self.sizes.edges
+        return self.sizes.vertices * self.sizes.row_bytes + self.sizes.edge_bytes
 
     @property
     def bytes(self) -> int:
@@ -49,7 +48,7 @@ class StoredVertices:
             examples=tuple(f"examples of {' '.join(map(str, some)) or 'none'}" for some in order.partitions),
             least_swaps=None,
             read_bytes=turned_bytes(features, order.sets, partitions),
-            edge_bytes=bytes_of_sets(RECORD * sizes.edges, order.sets, partitions),
+            edge_bytes=bytes_of_sets(sizes.edge_bytes, order.sets, partitions),
             written_bytes=0,
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,

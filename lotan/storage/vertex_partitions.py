@@ -31,14 +31,6 @@ def check_storable(graph: Graph, order: str) -> None:
             "out."
         )
     arrays = graph.arrays()
-    found = [
-        name for name, column in (("weights", arrays.weight), ("attributes", arrays.edge_attr)) if column is not None
-    ]
-    if found:
-        raise GraphError(
-            f"{order} stores edges without {' and '.join(found)} so far, and the edges of this graph have them. Train it in "
-            "memory, with order left out; or make the graph without them."
-        )
     if len(arrays.ids) > MOST_VERTICES:
         raise GraphError(
             f"The graph has {len(arrays.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."

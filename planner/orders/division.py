@@ -34,6 +34,9 @@ VERTEX_BYTES = 96
 EDGE_BYTES = 100
 """The bytes of an edge in the graph of a set, while the edges are read and sorted."""
 
+EDGE_NUMBER_BYTES = 16
+"""The bytes of each weight or attribute of such an edge: as read, by themselves, with reverses, and sorted."""
+
 EVALUATED = 3
 """The partitions that an evaluation holds beside the buffer: the rows as read, the model's output, and a copy."""
 
@@ -48,6 +51,7 @@ class Sizes:
     states: int = 0  # the numbers of the optimizer for each number of a row
     features: int = 0  # of all vertices, if the model reads them
     messages: int = 0  # the number of edges along which messages pass; 0 without an encoder
+    edge_numbers: int = 0  # the numbers of such an edge: its weight, and its attributes
 
     @property
     def buffered(self) -> int:
@@ -87,7 +91,8 @@ class Division:
 
     def graph_bytes(self, sizes: Sizes) -> int:
         """Return the estimated bytes of the graph of a set, from which an encoder's batches are sampled."""
-        return set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.messages) if sizes.messages else 0
+        share = self.capacity / self.partitions
+        return set_graph_bytes(share, sizes.vertices, sizes.messages, sizes.edge_numbers) if sizes.messages else 0
 
     @property
     def sets(self) -> int:
@@ -120,15 +125,17 @@ class Division:
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{groups}"
 
 
-def set_graph_bytes(share: float, vertices: int, edges: int) -> int:
+def set_graph_bytes(share: float, vertices: int, edges: int, numbers: int = 0) -> int:
     """Return the estimated bytes of the graph of a set of partitions.
 
     Args:
         share: The share of the partitions that are in the set.
         vertices: The number of all vertices.
         edges: The number of all edges.
+        numbers: The weights and attributes of an edge.
     """
-    return int(VERTEX_BYTES * share * vertices + EDGE_BYTES * min(1.0, UNEVEN * share**2) * edges)
+    of_edge = EDGE_BYTES + EDGE_NUMBER_BYTES * numbers
+    return int(VERTEX_BYTES * share * vertices + of_edge * min(1.0, UNEVEN * share**2) * edges)
 
 
 def divide(order: OrderName, sizes: Sizes, room: int) -> Division:

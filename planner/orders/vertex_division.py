@@ -24,6 +24,8 @@ class VertexSizes:
     edges: int
     examples: int  # vertices that are trained on
     row_bytes: int  # of a vertex's features
+    edge_bytes: int  # of all edges on the disk
+    edge_numbers: int = 0  # the numbers of an edge: its weight, and its attributes
 
     def least_training(self, partitions: int) -> int:
         """Return the number of partitions that the examples fill, if they come first."""
@@ -56,7 +58,7 @@ class VertexDivision:
 
     def bytes(self, sizes: VertexSizes) -> int:
         """Return the estimated bytes in memory: the buffer, and the graph of a set."""
-        of_set = set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.edges)
+        of_set = set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.edges, sizes.edge_numbers)
         return self.buffer_bytes(sizes) + of_set
 
     def __str__(self) -> str:

@@ -105,7 +105,7 @@ def test_each_once_reads_each_partition_once(sizes: tuple[int, int], sets: int) 
 
 @pytest.mark.parametrize("name", ["cached_nodes", "each_once"])
 def test_a_division_of_vertices_fills_the_room_that_there_is(name: VertexOrderName) -> None:
-    sizes = VertexSizes(vertices=10_000, edges=100_000, examples=1_000, row_bytes=400)
+    sizes = VertexSizes(vertices=10_000, edges=100_000, examples=1_000, row_bytes=400, edge_bytes=1_200_000)
     least = divide_vertices(name, sizes, 0)
     everything = VertexDivision(name, 1, 1, 1).bytes(sizes)
     before = 0.0

@@ -18,8 +18,8 @@ from lotan.batches.loader import BatchLoader
 from lotan.batches.sampler import Sampler
 from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
-from lotan.errors import ConfigurationError, GraphError, ModelError, StorageError
-from lotan.graph.arrays import GraphArrays
+from lotan.errors import ConfigurationError, ModelError, StorageError
+from lotan.graph.arrays import GraphArrays, edge_order
 from lotan.stages.randomness import Randomness
 from lotan.storage import row_files
 from lotan.storage.placement import ExamplesFirst, Placement
@@ -79,11 +79,23 @@ def parts(asked: lotan.Trainer, epoch: int) -> Iterator[tuple[GraphArrays, np.nd
         place[rows] = np.arange(len(rows))
         kept = (place[arrays.src] >= 0) & (place[arrays.dst] >= 0)
         src, dst = place[arrays.src[kept]], place[arrays.dst[kept]]
-        turn = np.lexsort((src, dst))
+        weight, attributes = (None if column is None else column[kept] for column in (arrays.weight, arrays.edge_attr))
+        turn = np.lexsort((*edge_order(weight, attributes, None), src, dst))
         targets = np.sort(place[examples[np.isin(partition[examples], own)]])
         split = np.zeros(len(rows), dtype=np.int8)
-        given = arrays.ids[rows], arrays.features[rows], arrays.label[rows], split, src[turn], dst[turn], None
-        yield GraphArrays(*given), targets
+        yield (
+            GraphArrays(
+                arrays.ids[rows],
+                arrays.features[rows],
+                arrays.label[rows],
+                split,
+                src[turn],
+                dst[turn],
+                weight=None if weight is None else weight[turn],
+                edge_attr=None if attributes is None else attributes[turn],
+            ),
+            targets,
+        )
 
 
 def in_memory(asked: lotan.Trainer) -> dict[str, torch.Tensor]:
@@ -132,6 +144,34 @@ def test_the_weights_have_the_bits_of_a_run_in_memory(tmp_path: Path, order: str
     again = trainer(order, sage(kind), storage_dir=tmp_path, eval_every=0)  # on the partitions that are there
     again.fit()
     assert all(torch.equal(one, wanted[name]) for name, one in weights_of(again.model).items())
+
+
+WEIGHTS = {"weight": np.random.default_rng(1).uniform(0.1, 2.0, 420).astype(np.float32)}
+ATTRIBUTES = {"edge_attr": np.random.default_rng(2).normal(size=(420, 2)).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("given", "model"),
+    [(WEIGHTS, lambda: pyg.GCN(WIDTH, 8, 2, CLASSES)), (ATTRIBUTES, lambda: pyg.GAT(WIDTH, 8, 2, CLASSES, edge_dim=2))],
+    ids=["weights", "attributes"],
+)
+def test_weights_and_attributes_of_edges_lie_on_the_disk_too(tmp_path: Path, given: Any, model: Any) -> None:
+    graph = lotan.Graph.from_arrays(**columns(), **given)
+    torch.manual_seed(3)
+    asked = trainer(ONCE, model(), graph=graph, storage_dir=tmp_path, eval_every=0)
+    wanted = in_memory(asked)
+    asked.fit()
+    plain = trainer(ONCE, storage_dir=tmp_path / "plain", eval_every=0)
+    plain.fit()
+    for name, weight in weights_of(asked.model).items():
+        assert torch.equal(weight, wanted[name]), name
+    sizes = [(place / "edges.bin").stat().st_size for place in (tmp_path, tmp_path / "plain")]
+    numbers = sum(column[0].size for column in given.values())
+    assert sizes == [420 * (12 + 4 * numbers), 420 * 12]
+    of_run, of_plain = asked.job.stored_vertices, plain.job.stored_vertices
+    assert of_run is not None
+    assert of_plain is not None
+    assert of_run.bytes > of_plain.bytes
 
 
 def edges(asked: lotan.Trainer) -> np.ndarray:
@@ -276,11 +316,6 @@ class WithRows(torch.nn.Module):
         ({"checkpoint_batches": 2, "checkpoint_dir": "x"}, ConfigurationError, "checkpoint_batches"),
         ({"tables": 1}, ConfigurationError, "tables"),
         ({"model": WithRows(), "fanouts": (3,)}, ModelError, "learns rows.weight"),
-        (
-            {"graph": lotan.Graph.from_arrays(**columns(), weight=np.ones(420, dtype=np.float32))},
-            GraphError,
-            "without weights",
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
