@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
@@ -183,7 +182,8 @@ def link_tables(tables: Tables, names: ColumnNames, rows: int) -> tuple[pa.Table
         rows: the edges of a part, at most.
     """
     vertices = standard_vertices(tables[0], names)
-    edges = standard_edges(tables[1], replace(names, weight=None, edge_features=None), vertices).drop("weight")
+    edges = standard_edges(tables[1], names, vertices)
+    edges = edges if names.weight is not None else edges.drop("weight")
     schema = to_arrow_schema(edges.schema)
 
     def parts() -> Iterator[pa.Table]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
+from lotan.graph.arrays import AnyType, EdgeColumns, Ids, order_of_ids
 from lotan.graph.column_names import BARE, ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.file_tables import open_table, read_rows, unreadable
@@ -18,12 +19,14 @@ from lotan.graph.sources import Source
 
 @dataclass(frozen=True)
 class LinkParts:
-    """The ids of a graph's vertices, and its edges part by part, with nothing but their ends, types, splits and relations."""
+    """The ids of a graph's vertices, and its edges part by part."""
 
     ids: Ids  # ascending [vertices]
     parts: Callable[[], Iterator[EdgeColumns]]  # yields all edges, in the order in which they were given
-    unread: tuple[str, ...] = ()  # what edges have besides, in words
     typed: bool = False  # True if edges have types of their own, and not relations alone
+    weighted: bool = False
+    attributed: bool = False
+    flat: bool = False  # True if attributes were given as one number for each edge
 
 
 def link_parts(source: Source, rows: int) -> LinkParts:
@@ -39,12 +42,14 @@ def link_parts(source: Source, rows: int) -> LinkParts:
     if source.files is not None:
         return _of_files(source.files, source, rows)
     vertices, edges = source.read_linked()
-    has = edges.weight is not None, edges.edge_attr is not None
-    return LinkParts(_ascending(vertices.ids), lambda: _slices(edges, rows), _unread(*has), edges.edge_type is not None)
-
-
-def _unread(weights: bool, attributes: bool) -> tuple[str, ...]:
-    return (*["weights"] * weights, *["attributes"] * attributes)
+    return LinkParts(
+        ids=_ascending(vertices.ids),
+        parts=lambda: _slices(edges, rows),
+        typed=edges.edge_type is not None,
+        weighted=edges.weight is not None,
+        attributed=edges.edge_attr is not None,
+        flat=edges.flat,
+    )
 
 
 def _ascending(ids: Ids) -> Ids:
@@ -58,11 +63,18 @@ def _slices(edges: EdgeColumns, rows: int) -> Iterator[EdgeColumns]:
         yield EdgeColumns(
             edges.src[some],
             edges.dst[some],
-            None,
-            edge_type=None if edges.edge_type is None else edges.edge_type[some],
-            split=None if edges.split is None else edges.split[some],
-            relation=None if edges.relation is None else edges.relation[some],
+            weight=some_of(edges.weight, some),
+            edge_attr=some_of(edges.edge_attr, some),
+            edge_type=some_of(edges.edge_type, some),
+            flat=edges.flat,
+            split=some_of(edges.split, some),
+            relation=some_of(edges.relation, some),
         )
+
+
+def some_of(column: npt.NDArray[AnyType] | None, rows: slice) -> npt.NDArray[AnyType] | None:
+    """Return some rows of a column that edges may lack."""
+    return None if column is None else column[rows]
 
 
 def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
@@ -71,24 +83,21 @@ def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
     require_columns("vertices", [names.id], vertices.schema.names)
     ids = _ascending(vertex_columns(read_rows(places.vertices, vertices, [names.id]), names).ids)
     edges = open_table(places.edges)
-    there = names.present_edges(edges.schema.names)
-    plain = replace(names, weight=None, edge_features=None).with_links().present_edges(edges.schema.names)
-    require_columns("edges", plain.of_edges(), edges.schema.names)
+    there = names.with_links().present_edges(edges.schema.names)
+    require_columns("edges", there.of_edges(), edges.schema.names)
 
     def parts() -> Iterator[EdgeColumns]:
         try:
-            given = {"columns": plain.of_edges(), "batch_size": rows}
+            given = {"columns": there.of_edges(), "batch_size": rows}
             for batch in edges.to_batches(**given, batch_readahead=1, fragment_readahead=1):
                 if batch.num_rows:
-                    yield edge_columns(pa.Table.from_batches([batch]), plain, ids)
+                    yield edge_columns(pa.Table.from_batches([batch]), there, ids)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(places.edges, error) from error
         finally:
             pa.default_memory_pool().release_unused()
 
-    return LinkParts(
-        ids, parts, _unread(there.weight is not None, bool(there.edge_feature_columns)), bool(there.edge_type)
-    )
+    return _named(ids, parts, there)
 
 
 def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]], names: ColumnNames) -> LinkParts:
@@ -97,20 +106,30 @@ def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]],
     Args:
         vertices: the ids.
         parts: a function that yields the edges, part by part.
-        names: the names that the columns had, which tell what edges have besides.
+        names: the names that the columns had, which tell what edges have.
 
     Raises:
         GraphError: an id is null, or occurs twice.
     """
     ids = _ascending(vertex_columns(vertices, BARE).ids)
 
+    found = replace(
+        BARE,
+        weight=None if names.weight is None else "weight",
+        edge_features=None if names.edge_features is None else "edge_attr",
+        edge_type=None if names.edge_type is None else "edge_type",
+    )
+
     def read() -> Iterator[EdgeColumns]:
         for part in parts():
-            typed = "edge_type" if "edge_type" in part.column_names else None
-            yield edge_columns(part, replace(BARE, edge_type=typed).with_links().present_edges(part.column_names), ids)
+            yield edge_columns(part, found.with_links().present_edges(part.column_names), ids)
 
-    unread = _unread(names.weight is not None, bool(names.edge_feature_columns))
-    return LinkParts(ids, read, unread, bool(names.edge_type))
+    return _named(ids, read, names)
+
+
+def _named(ids: Ids, parts: Callable[[], Iterator[EdgeColumns]], names: ColumnNames) -> LinkParts:
+    attributed = names.edge_features is not None
+    return LinkParts(ids, parts, names.edge_type is not None, names.weight is not None, attributed)
 
 
 def relation_of(edges: EdgeColumns) -> np.ndarray | None:

@@ -24,7 +24,7 @@ from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
 from lotan.planning.learned import check_ids
-from lotan.planning.models import edge_demands, model_outputs, traced
+from lotan.planning.models import edge_demands, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
@@ -34,12 +34,13 @@ from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.stored import Stored
-from lotan.validation.complaints import not_finite
+from lotan.validation.complaints import bad_weights, check_edge_data, not_finite
+from lotan.validation.demands import Demands
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps
 from planner.neighbours import orders_neighbours
-from planner.orders.division import EDGE_BYTES, Sizes, divide
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Sizes, divide
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
@@ -103,7 +104,7 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     sampling = replace(sampling, examples=summary.training, targets=ends)
     statistics = vertices.statistics
     engine, planned, _ = plan_for(train, evaluate, loss, vertices, config, statistics, sampling, limited=False)
-    planned = planned.described(weights="none")
+    planned = planned.described(weights=graph.names.weight_words(summary.weighted))
     job = Job(
         graph=vertices,
         train=train,
@@ -190,10 +191,18 @@ def _vertices(reader: LinkReader, summary: Summary, width: int) -> Graph:
     edges = summary.training * (2 if summary.both_ways else 1)
     even = Degrees.even(summary.vertices, edges)
     bare = _bare(reader)
-    data = EdgeData(None, bool(summary.names) and not reader.typed)
+    data = EdgeData(summary.attributes, bool(summary.names) and not reader.typed, summary.flat)
     profile = Profile(even, even, 1.0)
     return bare.with_statistics(
-        replace(bare.statistics, edges=edges, width=width, profile=profile, edge_data=data, in_files=True)
+        replace(
+            bare.statistics,
+            edges=edges,
+            width=width,
+            profile=profile,
+            edge_data=data,
+            in_files=True,
+            weighted=summary.weighted,
+        )
     )
 
 
@@ -214,17 +223,15 @@ def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch
             f"{order} trains models of learned rows, and of features with layers that read neighbours, and this one reads "
             f"{what}; {mend}, or leave order out of the regime"
         )
-    types = edge_demands(job.train)[1]
+    reads, types = edge_demands(job.train)
+    check_edge_data(job.statistics.edge_data, Demands(None, None, None, False, reads))
     if types is not None and types[0] < relations:
         raise GraphError(
             f"edges.relation: the links have {relations} relations, and layer {types[1]!r} of the model was made for {types[0]}. "
             f"Make it for {relations}."
         )
-    if encodes and reader.unread:
-        raise GraphError(
-            f"{order} stores edges without {' and '.join(reader.unread)} so far, and the edges of this graph have them. Train it "
-            "in memory, with order left out; or make the graph without them."
-        )
+    if reader.negative is not None and takes_roots(job.train):
+        raise bad_weights(*reader.negative, negative=True)
 
 
 def _features(graph: Graph, width: int) -> StoredFeatures:
@@ -272,8 +279,9 @@ def _stored(
         states=states,
         features=0 if features is None else NUMBER_BYTES * features.rows.size,
         messages=job.statistics.edges if regime.fanouts else 0,
+        edge_numbers=summary.numbers,
     )
-    whole = _evaluation(job, config) if regime.fanouts else None
+    whole = _evaluation(job, summary, config) if regime.fanouts else None
     fixed = _fixed_bytes(job, summary, sampling, config) + (0 if whole is None else whole.least)
     division = regime.division
     if division is None and limit.bytes is None:
@@ -325,7 +333,7 @@ def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: Tra
     return products + terms + STEP_OPERATIONS * (1 + states) * changed * rates.parameter_numbers
 
 
-def _evaluation(job: Job, config: TrainerConfig) -> Footprint:
+def _evaluation(job: Job, summary: Summary, config: TrainerConfig) -> Footprint:
     """Return the estimated bytes of an evaluation on the whole graph, beside those of this process.
 
     Its peak is that of an evaluation in memory, and its least that of one whose columns lie in files. Learned rows lie in a
@@ -336,7 +344,8 @@ def _evaluation(job: Job, config: TrainerConfig) -> Footprint:
     assert found.in_memory is not None  # the engine is in this process
     rows = DRIVER_BYTES + int(local_gaps(job.plan) * LEARNED_COPIES * learned_bytes(job.plan, statistics))
     # the edges are read and sorted at one time
-    read = EDGE_BYTES * statistics.edges + SET_VERTEX_BYTES * statistics.vertices
+    of_edge = EDGE_BYTES + EDGE_NUMBER_BYTES * summary.numbers
+    read = of_edge * statistics.edges + SET_VERTEX_BYTES * statistics.vertices
     least = max(read, min(found.least, found.in_memory) - rows)
     return replace(found, peak=max(least, found.in_memory - rows), least=least)
 

@@ -11,14 +11,15 @@ import numpy.typing as npt
 import xxhash
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
-from lotan.graph.arrays import AnyType, EdgeColumns, GraphArrays, Ids, Positions
+from lotan.graph import Graph, faults
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions
 from lotan.graph.faults import EXAMPLES, dangling_edges
-from lotan.graph.link_parts import LinkParts, relation_of
+from lotan.graph.link_parts import LinkParts, relation_of, some_of
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.examples import TRAIN, Links, drawn_splits
 from lotan.memory.mapped import give_back
 from lotan.settings.tasks import LinkPrediction
+from lotan.validation import complaints
 from planner.scratch import NUMBER_BYTES
 from planner.spec import SPLITS
 
@@ -100,8 +101,10 @@ class LinkReader:
             )
         self._both_ways = graph.undirected
         parts: LinkParts = graph.link_parts(PART_EDGES)
-        self.ids, self._parts, self._task = parts.ids, parts.parts, task
-        self.unread, self.typed = parts.unread, parts.typed
+        self.ids, self._parts, self._task = parts.ids, parts, task
+        self.typed = parts.typed
+        self.negative: tuple[int, Any, Any, float] | None = None
+        """The number of negative weights that `summary` has seen, and the ends and the weight of the first one."""
         if len(self.ids) > MOST_VERTICES:
             raise GraphError(
                 f"The graph has {len(self.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
@@ -118,7 +121,7 @@ class LinkReader:
         Raises:
             GraphError: If an end is no vertex, or links have no splits.
         """
-        for edges in self._parts():
+        for edges in self._parts.parts():
             src, dst = self._find(edges.src), self._find(edges.dst)
             dangling = np.flatnonzero((src < 0) | (dst < 0))
             if len(dangling):
@@ -141,15 +144,23 @@ class LinkReader:
         """Return what one pass over all links tells.
 
         Raises:
-            GraphError: If an end is no vertex, links have no splits, or none is for training.
+            GraphError: If an end is no vertex, links have no splits, none is for training, or a weight or an attribute is
+                not finite.
         """
+        self.negative = None
         relations: dict[int | str, int] = {}
+        width: int | None = None  # the weight and the attributes of a link
         digest = xxhash.xxh3_64(np.ascontiguousarray(self.keys).data.cast("B"))
         total, counts = 0, np.zeros(len(SPLITS), dtype=np.int64)
-        for links in (part.links for part in self.parts(relations)):
+        for part in self.parts(relations):
+            links = part.links
+            width = self._check(part, width)
             counts += np.bincount(links.split[links.split >= 0], minlength=len(SPLITS))
             given = vertex_keys(np.array(list(map(str, relations)) or ["-"], dtype=object))[links.numbers]
             words = edge_keys(self.keys[links.src], self.keys[links.dst], given + links.split)
+            for column in part.numbers.T:
+                bits = np.ascontiguousarray(column).view(np.int32).astype(np.int64)
+                words = edge_keys(words, bits, np.zeros_like(bits))
             total = (total + int(words.view(np.uint64).sum(dtype=np.uint64))) % 2**64
         if not counts[TRAIN]:
             raise GraphError("edges.split: no link is of split 'train'. Give some, which the model learns from.")
@@ -162,7 +173,39 @@ class LinkReader:
             names=_sorted(relations),
             digest=digest.hexdigest(),
             both_ways=self._both_ways,
+            weighted=self._parts.weighted,
+            attributes=(width or 0) - self._parts.weighted if self._parts.attributed else None,
+            flat=self._parts.flat,
         )
+
+    def _check(self, part: Part, width: int | None) -> int:
+        """Check weights and attributes. Return how many numbers a link has.
+
+        Args:
+            part: The links.
+            width: The numbers of a link in the parts before; None: there are none.
+        """
+        numbers, links = part.numbers, part.links
+        found: int = numbers.shape[1]
+
+        def ends(row: int) -> tuple[Any, Any]:
+            return self.ids[links.src[row]], self.ids[links.dst[row]]
+
+        weighted = int(self._parts.weighted)
+        if width is not None and found != width:
+            src, dst = ends(0)
+            longest = max(found, width) - weighted
+            raise faults.ragged("edge_attr", len(links), longest, f"{src!r} -> {dst!r}", "edges")
+        bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+        if len(bad):
+            row = int(bad[0])
+            if weighted and not np.isfinite(numbers[row, 0]):
+                raise complaints.bad_weights(len(bad), *ends(row), numbers[row, 0], negative=False)
+            raise complaints.attributes_not_finite(len(bad), *ends(row), numbers[row, weighted:].tolist())
+        if weighted and (negative := np.flatnonzero(numbers[:, 0] < 0)).size:
+            count, *first = self.negative or (0, *ends(int(negative[0])), float(numbers[negative[0], 0]))
+            self.negative = (count + len(negative), *first)
+        return found
 
 
 class EdgeReader:
@@ -183,9 +226,9 @@ class EdgeReader:
             edges = EdgeColumns(
                 arrays.src[some],
                 arrays.dst[some],
-                weight=_some(arrays.weight, some),
-                edge_attr=_some(arrays.edge_attr, some),
-                edge_type=_some(arrays.edge_type, some),
+                weight=some_of(arrays.weight, some),
+                edge_attr=some_of(arrays.edge_attr, some),
+                edge_type=some_of(arrays.edge_type, some),
             )
             split = np.full(len(edges.src), TRAIN, dtype=np.int8)
             links = Links(len(self.ids), edges.src, edges.dst, _numbered(edges, relations), split)
@@ -211,10 +254,6 @@ class EdgeReader:
             attributes=data.width,
             flat=data.flat,
         )
-
-
-def _some(column: npt.NDArray[AnyType] | None, rows: slice) -> npt.NDArray[AnyType] | None:
-    return None if column is None else column[rows]
 
 
 def _numbers(edges: EdgeColumns) -> Numbers:

@@ -11,17 +11,16 @@ import lotan
 from lotan.cli import main
 
 
-def saved(folder: Path, **of_edges: object) -> Path:
-    """A graph in Parquet, with further columns of edges."""
+def saved(folder: Path) -> Path:
+    """A graph in Parquet, with weights of edges."""
     graph = lotan.datasets.generate(120, 500, width=6, classes=3)
     arrays = graph.arrays()
-    edges = pd.DataFrame({"src": arrays.src, "dst": arrays.dst}).assign(**of_edges)
+    edges = pd.DataFrame({"src": arrays.src, "dst": arrays.dst, "weight": 2.0})
     splits = pd.Series(["train", "val", "test"] * 40)
     vertices = pd.DataFrame(
         {"id": range(120), "features": list(arrays.features), "label": arrays.label, "split": splits}
     )
-    weight = "weight" if "weight" in of_edges else None
-    lotan.Graph(vertices, edges, weight=weight).save(str(folder / "graph"))
+    lotan.Graph(vertices, edges).save(str(folder / "graph"))
     return folder / "graph"
 
 
@@ -47,18 +46,17 @@ def test_a_graph_with_labels_is_written_once_and_trained_on(
 
 
 @pytest.mark.parametrize(
-    ("more", "of_edges", "error"),
+    ("more", "error"),
     [
-        (["--partitions", "121"], {}, "--partitions is 121, and the graph has 120 vertices"),
-        (["--link-fractions", "0.1,0.1"], {}, "--link-fractions is about link tasks"),
-        ([], {"weight": 2.0}, "--order each_once stores edges without weights so far"),
+        (["--partitions", "121"], "--partitions is 121, and the graph has 120 vertices"),
+        (["--link-fractions", "0.1,0.1"], "--link-fractions is about link tasks"),
     ],
-    ids=["partitions", "fractions", "weights"],
+    ids=["partitions", "fractions"],
 )
 def test_what_cannot_be_written_is_refused(
-    more: list[str], of_edges: dict[str, float], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    more: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = saved(tmp_path, **of_edges)
+    place = saved(tmp_path)
     words = ["partition", "--graph", str(place), "--order", "each_once", "--out", str(tmp_path / "parts"), *more]
     assert main(words) != 0
     assert error in capsys.readouterr().err

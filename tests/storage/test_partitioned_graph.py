@@ -36,34 +36,49 @@ def as_files(place: Path, held: dict[str, Any], names: bool) -> lotan.Graph:
     ends = (held["src"], held["dst"]) if ids is None else (ids[held["src"]], ids[held["dst"]])
     splits = np.array(["train", "val", "test"])[held["edge_split"]]
     edges = pd.DataFrame({"src": ends[0], "dst": ends[1], "split": splits, "relation": held["relation"]})
+    edges = edges.assign(weight=held["weight"], e_0=held["edge_attr"][:, 0], e_1=held["edge_attr"][:, 1])
     place.mkdir()
     vertices.sample(frac=1, random_state=1).to_parquet(place / "vertices.parquet")
     edges.to_parquet(place / "edges.parquet", row_group_size=50)
-    return lotan.Graph.read(place)
+    return lotan.Graph.read(place, edge_features="e_*")
+
+
+def with_numbers(seed: int, vertices: int, edges: int) -> dict[str, Any]:
+    """Arrays of links with weights and attributes."""
+    random = np.random.default_rng(seed)
+    numbers = random.normal(size=(edges, 3)).astype(np.float32)
+    return columns(seed, vertices, edges) | {"weight": numbers[:, 0], "edge_attr": numbers[:, 1:]}
 
 
 @pytest.mark.parametrize("names", [False, True])
 def test_every_link_is_in_its_bucket_and_the_size_of_parts_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: bool
 ) -> None:
-    held = columns(3, vertices=41, edges=300)
+    held = with_numbers(3, vertices=41, edges=300)
     graph = as_files(tmp_path / "graph", held, names)
     known = link_graph(graph, TASK).links
     found, written = opened(tmp_path / "one", graph)
     assert written
     assert found.summary.names == known.names
     links: set[tuple[int, ...]] = set()
+    of_links = {}
     for bucket in ((a, b) for a in range(4) for b in range(4)):
-        records = found.bucket(bucket).astype(np.int64)
+        records, numbers = found.edges([bucket])
+        records = records.astype(np.int64)
         assert len(records) == found.size(bucket)
         for column, partition in enumerate(bucket):
             assert (found.placement.partition_of(records[:, column]) == partition).all()
         ends = [found.placement.rows(records[:, column]) for column in (0, 1)]
-        links |= set(zip(ends[0].tolist(), ends[1].tolist(), records[:, 2].tolist(), strict=True))
+        triples = list(zip(ends[0].tolist(), ends[1].tolist(), records[:, 2].tolist(), strict=True))
+        links |= set(triples)
+        of_links |= {one[:2]: tuple(row) for one, row in zip(triples, numbers.tolist(), strict=True)}
     training = known.of("train")
     wanted = set(zip(training.src.tolist(), training.dst.tolist(), training.numbers.tolist(), strict=True))
     assert links == wanted
     assert len(wanted) == len(training) == found.summary.training
+    given = np.column_stack([held["weight"], held["edge_attr"]]).tolist()
+    of_ends = {(src, dst): tuple(row) for src, dst, row in zip(held["src"], held["dst"], given, strict=True)}
+    assert of_links == {ends: of_ends[ends] for ends in of_links}
     others = found.links_of(found.others(), found.others()[:, 3])
     for split in ("val", "test"):
         assert sorted(found.placement.rows(others.of(split).src)) == sorted(known.of(split).src)
@@ -77,12 +92,12 @@ def test_every_link_is_in_its_bucket_and_the_size_of_parts_changes_nothing(
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_tables_in_spark_make_the_same_files(tmp_path: Path, spark) -> None:
-    graph = as_files(tmp_path / "graph", columns(3, vertices=41, edges=300), names=True)
+    graph = as_files(tmp_path / "graph", with_numbers(3, vertices=41, edges=300), names=True)
     vertices, edges = (
         spark.read.parquet(str(tmp_path / "graph" / f"{name}.parquet")) for name in ("vertices", "edges")
     )
     opened(tmp_path / "files", graph)
-    opened(tmp_path / "spark", lotan.Graph(vertices, edges.repartition(3)))
+    opened(tmp_path / "spark", lotan.Graph(vertices, edges.repartition(3), edge_features="e_*"))
     for name in ("edges.bin", "held.bin", "manifest.json"):
         assert (tmp_path / "spark" / name).read_bytes() == (tmp_path / "files" / name).read_bytes()
 

@@ -18,7 +18,7 @@ from lotan.batches.sampler import Sampler
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import GraphError, ModelError
-from lotan.graph.arrays import GraphArrays
+from lotan.graph.arrays import GraphArrays, edge_order
 from lotan.links.decoders import LinkedModel, make_decoder
 from lotan.links.examples import link_graph
 from lotan.links.pairs import Pairs, score
@@ -54,8 +54,25 @@ class Encoder(torch.nn.Module):
         return self.conv(sum(given[1:], given[0]), graph)
 
 
-def graph(undirected: bool = False) -> lotan.Graph:
+class WithAttributes(torch.nn.Module):
+    """A layer of PyG's over learned rows, which reads attributes of edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.rows = lotan.nn.LearnedFeatures(WIDTH)
+        self.conv = pyg.GINEConv(torch.nn.Linear(WIDTH, ROWS), edge_dim=2)
+
+    def forward(self, edge_index: torch.Tensor, edge_attr: torch.Tensor) -> torch.Tensor:
+        return self.conv(self.rows(edge_index), edge_index, edge_attr)
+
+
+def graph(undirected: bool = False, numbers: bool = False) -> lotan.Graph:
     held = columns(4, vertices=45, edges=300)
+    if numbers:
+        random = np.random.default_rng(5)
+        held["weight"] = random.uniform(0.1, 2.0, 300).astype(np.float32)
+        held["edge_attr"] = random.normal(size=(300, 2)).astype(np.float32)
     if undirected:  # one of the links between two vertices
         kept = np.unique(np.sort([held["src"], held["dst"]], axis=0), axis=1, return_index=True)[1]
         held = {name: one if name == "features" else one[kept] for name, one in held.items()}
@@ -99,12 +116,14 @@ def batches(asked: lotan.Trainer, folder: Path) -> Iterator[tuple[GraphArrays, n
             place = np.full(len(whole.ids), -1)
             place[rows] = np.arange(len(rows))
             kept = np.flatnonzero((place[whole.src] >= 0) & (place[whole.dst] >= 0))
-            types = np.zeros(len(whole.src)) if whole.edge_type is None else whole.edge_type
-            kept = kept[np.lexsort((types[kept], place[whole.src[kept]], place[whole.dst[kept]]))]
+            types = np.zeros(len(whole.src), dtype=np.int64) if whole.edge_type is None else whole.edge_type
+            columns = [None if one is None else one[kept] for one in (whole.weight, whole.edge_attr)]
+            turn = np.lexsort((*edge_order(*columns, types[kept]), place[whole.src[kept]], place[whole.dst[kept]]))
+            kept, (weight, attributes) = kept[turn], [None if one is None else one[turn] for one in columns]
             src, dst, nothing = place[whole.src[kept]], place[whole.dst[kept]], np.zeros(len(rows), dtype=np.int8)
             empty, types = np.empty((len(rows), 0), dtype=np.float32), types[kept]
-            given = whole.ids[rows], empty, np.full(len(rows), -1), nothing, src, dst, None
-            arrays = GraphArrays(*given, edge_type=types.astype(np.int64))
+            given = whole.ids[rows], empty, np.full(len(rows), -1), nothing, src, dst, weight
+            arrays = GraphArrays(*given, edge_attr=attributes, edge_type=types)
             found = []
             for number, start in enumerate(range(0, len(of_set.records), SIZE), of_set.first):
                 records = of_set.records[start : start + SIZE]
@@ -180,6 +199,21 @@ def test_rows_and_weights_have_the_bits_of_a_run_in_memory(
     assert torch.equal(run.model.weights["link_decoder.relation"], wanted["link_decoder.relation"])
     assert run.report["mini_batches"]["edges"] > 0
     assert_ranked_on_the_whole_graph(asked, run)
+
+
+@pytest.mark.parametrize(
+    ("model", "undirected"),
+    [(lambda: Encoder(lotan.nn.GCNConv), True), (WithAttributes, False)],
+    ids=["weights of GCN, undirected", "attributes of GINE"],
+)
+def test_weights_and_attributes_of_links_lie_on_the_disk_too(tmp_path: Path, model: Any, undirected: bool) -> None:
+    asked = trainer(COMET, model(), graph=graph(undirected, numbers=True), eval_every=0)
+    wanted = in_memory(asked, tmp_path)
+    asked.fit()
+    for name, weight in weights_of(asked.model).items():
+        assert torch.equal(weight, wanted[name]), name
+    size = (tmp_path / "edges.bin").stat().st_size
+    assert size == (12 + 4 * 3) * LinkReader(asked.graph, TASK).summary().training
 
 
 def assert_ranked_on_the_whole_graph(asked: lotan.Trainer, run: Any) -> None:
@@ -271,8 +305,8 @@ class WithNorm(Encoder):
         return self.norm(super().forward(x, graph))
 
 
-def weighted() -> lotan.Graph:
-    return lotan.Graph.from_arrays(**columns(4, vertices=45, edges=300), weight=np.ones(300, dtype=np.float32))
+def weighted(weight: float) -> lotan.Graph:
+    return lotan.Graph.from_arrays(**columns(4, vertices=45, edges=300), weight=np.full(300, weight, dtype=np.float32))
 
 
 def broken() -> lotan.Graph:
@@ -285,7 +319,8 @@ def broken() -> lotan.Graph:
     ("settings", "error", "text"),
     [
         ({"model": WithNorm()}, ModelError, "running statistics"),
-        ({"graph": weighted()}, GraphError, "without weights"),
+        ({"graph": weighted(np.nan)}, GraphError, "NaN or infinite"),
+        ({"graph": weighted(-1.0), "model": Encoder(lotan.nn.GCNConv)}, GraphError, "negative"),
         ({"graph": broken()}, GraphError, "NaN"),
     ],
 )

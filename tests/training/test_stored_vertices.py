@@ -150,15 +150,28 @@ WEIGHTS = {"weight": np.random.default_rng(1).uniform(0.1, 2.0, 420).astype(np.f
 ATTRIBUTES = {"edge_attr": np.random.default_rng(2).normal(size=(420, 2)).astype(np.float32)}
 
 
+class WithAttributes(torch.nn.Module):
+    """A layer of PyG's that reads attributes of edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.conv = pyg.GINEConv(torch.nn.Linear(WIDTH, CLASSES), edge_dim=2)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_attr: torch.Tensor) -> torch.Tensor:
+        return self.conv(x, edge_index, edge_attr)
+
+
 @pytest.mark.parametrize(
-    ("given", "model"),
-    [(WEIGHTS, lambda: pyg.GCN(WIDTH, 8, 2, CLASSES)), (ATTRIBUTES, lambda: pyg.GAT(WIDTH, 8, 2, CLASSES, edge_dim=2))],
+    ("given", "model", "fanouts"),
+    [(WEIGHTS, lambda: sage(pyg.GCN), (3, 3)), (ATTRIBUTES, WithAttributes, (3,))],
     ids=["weights", "attributes"],
 )
-def test_weights_and_attributes_of_edges_lie_on_the_disk_too(tmp_path: Path, given: Any, model: Any) -> None:
+def test_weights_and_attributes_of_edges_lie_on_the_disk_too(
+    tmp_path: Path, given: Any, model: Any, fanouts: tuple[int, ...]
+) -> None:
     graph = lotan.Graph.from_arrays(**columns(), **given)
-    torch.manual_seed(3)
-    asked = trainer(ONCE, model(), graph=graph, storage_dir=tmp_path, eval_every=0)
+    asked = trainer(ONCE, model(), graph=graph, storage_dir=tmp_path, eval_every=0, fanouts=fanouts)
     wanted = in_memory(asked)
     asked.fit()
     plain = trainer(ONCE, storage_dir=tmp_path / "plain", eval_every=0)
