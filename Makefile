@@ -13,6 +13,8 @@ STAMP := $(VENV)/.set-up
 NOTEBOOKS := $(VENV)/.set-up-notebooks
 # The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
 JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
+# The classes of Spark as Java reads them fastest, for the tests, which start it some thirty times.
+CLASSES := build/spark-classes.jsa
 JVM := jvm/pom.xml $(shell find jvm/src/main)
 
 .PHONY: help setup jar run test quick nightly check docs bench notebooks clean
@@ -41,8 +43,11 @@ test quick nightly: export OMP_WAIT_POLICY ?= passive
 # Python compiles a module once, not once in each of the processes that tests start.
 test quick nightly: export PYTHONDONTWRITEBYTECODE :=
 PYTEST := python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
-test: setup ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
+test: setup $(CLASSES) ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
 	@tools/beside_scala.sh $(PYTEST) $(ARGS)
+
+$(CLASSES): $(STAMP) tools/share_classes.py
+	@python tools/share_classes.py $@
 
 quick: setup ## Run the tests that need neither Spark nor other processes, without the longest families, in minutes
 	$(PYTEST) -m "not (spark or slow or chaos or processes or thorough or nightly)" $(ARGS)

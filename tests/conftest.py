@@ -24,18 +24,28 @@ ROOT = Path(__file__).resolve().parents[1]
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
-SPARK_DEFAULTS = """
-spark.driver.extraJavaOptions    -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m \
-    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote
-spark.executor.extraJavaOptions  -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.sql.codegen.wholeStage     false
-spark.sql.codegen.factoryMode    NO_CODEGEN
-spark.ui.enabled                 false
-spark.sql.ui.explainMode         simple
-spark.sql.lightweightPlanChangeValidation  false
-spark.sql.constraintPropagation.enabled    false
-spark.sql.dataFrameQueryContext.enabled    false
-"""
+CLASSES = ROOT / "build" / "spark-classes.jsa"
+ARCHIVE = f"-XX:SharedArchiveFile={CLASSES} -Xlog:disable " if CLASSES.is_file() else ""
+"""The classes of Spark as `make test` has had them archived; without the archive, Java loads them one by one."""
+
+JAVA_OPTIONS = f"{ARCHIVE}-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SPARK_SETTINGS = {
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+}
+DRIVER_OPTIONS = " ".join(
+    [
+        JAVA_OPTIONS,
+        "-XX:ReservedCodeCacheSize=128m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+        *(f'"-D{name}={value}"' for name, value in SPARK_SETTINGS.items()),
+    ]
+)
 """Of every Spark that the suite starts, in this process or another: many small plans, few rows. Compilers, Spark's own and
 Java's optimising one, would take the two cores and never pay back: a first epoch takes a third of the time without them.
 So would Spark's drawings and checks of each plan, and Java's of all classes; and with less room, Java drops compiled code and
@@ -91,12 +101,12 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def spark_defaults(temporary_folder: Path) -> None:
-    """Has every Spark started from here on read `SPARK_DEFAULTS`."""
-    folder = temporary_folder / "spark-conf"
-    folder.mkdir()
-    (folder / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
-    os.environ["SPARK_CONF_DIR"] = str(folder)
+def spark_settings() -> None:
+    """Gives these settings to every Spark started from here on.
+
+    They are options of Java. A folder of configuration would be on the path of its classes, and no archive fits then.
+    """
+    os.environ["SPARK_SUBMIT_OPTS"] = DRIVER_OPTIONS
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +119,7 @@ def fork_server(temporary_folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(temporary_folder: Path, spark_defaults: None, fork_server: None) -> Iterator[SparkSession]:
+def spark(temporary_folder: Path, spark_settings: None, fork_server: None) -> Iterator[SparkSession]:
     """The one Spark session of the suite: local[2], quiet. Tests of another master start a process of their own."""
     builder = SparkSession.builder.master("local[2]").appName("lotan-tests")
     settings = {

@@ -15,6 +15,8 @@ import pyspark
 import pytest
 import torch
 
+from tests.conftest import JAVA_OPTIONS
+
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = "train --graph digits --model gcn --epochs 1 --dropout 0.5 --quiet"
 
@@ -84,7 +86,7 @@ def assert_same_weights(one: Path, other: Path) -> None:
 def spark_daemon(name: str, *words: str) -> Daemon:
     """One of Spark's own."""
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
-    return Daemon(command, SPARK_HOME=str(SPARK_HOME), SPARK_LOCAL_IP="127.0.0.1")
+    return Daemon(command, SPARK_HOME=str(SPARK_HOME), SPARK_LOCAL_IP="127.0.0.1", SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS)
 
 
 @pytest.fixture(scope="module", name="master")

@@ -84,7 +84,7 @@ def test_spark_submit_to_a_standalone_master(tmp_path: Path, master: str, expect
     submit = [str(tools / "spark-submit"), "--master", master, "--conf", "spark.ui.enabled=false"]
     script = [str(ROOT / "examples" / "train.py"), *words(report, "--engine", "rows", "--workers", "1")[1:]]
     path = os.pathsep.join([str(tools), os.environ["PATH"]])
-    done = run([*submit, *script], PATH=path, SPARK_CONF_DIR=str(tmp_path))
+    done = run([*submit, *script], PATH=path, SPARK_SUBMIT_OPTS="")
     assert done.returncode == 0, done.stderr
     assert losses(report) == pytest.approx(expected, rel=1e-4)
 

@@ -124,10 +124,8 @@ GRID = [
 ]
 
 
-BY_DAY = [("residual_max", "pruned")]
-
-
-@pytest.mark.parametrize(("model", "options"), at_night(GRID, unless=BY_DAY))
+@pytest.mark.nightly  # by day, odd graphs alone; `tests/exactness/test_rows.py` has models and plans of all kinds
+@pytest.mark.parametrize(("model", "options"), GRID)
 def test_an_epoch_equals_the_local_engine(model: str, options: str, spark: SparkSession, workers: Session) -> None:
     job = Job(BY_NAME[model], OPTIONS[options], strings=options == "without RGB", weighted=options != "general")
     with closing(on_rows(job, spark, workers)) as engine:
@@ -168,6 +166,8 @@ def test_odd_graphs_equal_the_local_engine(kind: str, spark: SparkSession, worke
     job = Job(model, OPTIONS[options], drawn=drawn)
     with closing(on_rows(job, spark, workers, partitions=5 if len(drawn.ids) == 3 else 2)) as engine:
         assert_same(job.train(engine), job.train(on_local(job)))
+        moved = engine.bytes_moved()
+        assert min(moved["messenger_sent"], moved["messenger_received"]) > 0
 
 
 @pytest.mark.nightly

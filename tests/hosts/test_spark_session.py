@@ -17,7 +17,6 @@ from lotan.errors import ConfigurationError, EngineError
 from lotan.hosts import jar, java_output, spark_session
 from lotan.hosts.java_output import without_noise
 from lotan.hosts.spark_session import Heap, SparkSettings, open_spark
-from tests.conftest import SPARK_DEFAULTS
 from tests.messenger.numpy_handler import wait_until
 
 pytestmark = pytest.mark.processes
@@ -227,11 +226,11 @@ log.error("an error")
 """
 
 
-def run_alone(words, configuration):
-    """A process whose Spark has that configuration folder, in which nothing lies but what a test has put there."""
+def run_alone(words, **environment):
+    """A process of its own, with these variables of its environment."""
     return subprocess.run(
         [sys.executable, *words],
-        env=os.environ | {"SPARK_CONF_DIR": str(configuration)},
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=290,
@@ -242,22 +241,20 @@ def run_alone(words, configuration):
 @pytest.mark.spark
 def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
     """Neither Java nor the Router and the workers write anything, nor does a trainer that still has Spark open at the end."""
-    (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
-    assert run_alone(["-c", QUIET, str(tmp_path / "graph")], tmp_path).stderr == ""
+    assert run_alone(["-c", QUIET, str(tmp_path / "graph")]).stderr == ""
 
 
 @pytest.mark.spark
 def test_errors_of_spark_come_through_and_warnings_do_not(tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
-    (line,) = run_alone(["-c", LOUD], tmp_path).stderr.splitlines()
+    (line,) = run_alone(["-c", LOUD]).stderr.splitlines()
     assert line.endswith("ERROR Any: an error")
 
 
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_user_s_own_level_counts(tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text(f"{SPARK_DEFAULTS}spark.log.level WARN\n")
-    assert "WARN Any: a warning" in run_alone(["-c", LOUD], tmp_path).stderr
+    (tmp_path / "spark-defaults.conf").write_text("spark.log.level WARN\n")
+    assert "WARN Any: a warning" in run_alone(["-c", LOUD], SPARK_CONF_DIR=str(tmp_path)).stderr
 
 
 @pytest.mark.parametrize(

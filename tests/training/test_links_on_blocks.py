@@ -126,6 +126,7 @@ def refuse_collection(*tables: Any) -> None:
 class TestOnSpark:
     pytestmark = needs_spark
 
+    @pytest.mark.nightly  # by day, over learned rows
     def test_rgcn_and_distmult_equal_local(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         """Texts as ids, relations, links that are left out of their own batch, and ranks among chunks of 9 vertices."""
         given = tables(texts=True)
@@ -140,9 +141,11 @@ class TestOnSpark:
         vertices, edges = tables(texts=True)
         given = vertices[["id"]], edges
         local = fit(lotan.Graph(*given), Embedded, "local")
+        monkeypatch.setattr(memory, "RANKED_NUMBERS", 9 * ROWS)
         monkeypatch.setattr(frames, "collect", refuse_collection)
         run = fit(in_spark(spark, given), Embedded)
         assert_equal_local(run, local)
+        assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
         assert run.model.ids[""].tolist() == sorted(vertices["id"])
         pairs = {name: edges[name].head(9).to_numpy() for name in ("src", "dst", "relation")}
         found, wanted = run.predict_links(pairs), local.predict_links(pairs)
