@@ -29,7 +29,7 @@ def words(report: Path, *more: str) -> list[str]:
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, without the session of the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=kept | environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=kept | environment, check=False)
 
 
 def losses(report: Path) -> list[float]:
