@@ -207,14 +207,15 @@ class Trainer:
     def _explained(self, format: Format, stage: PlanStage | None) -> str:
         """Return the plan that trains. As text, a mini-batch is followed by the evaluation on the whole graph."""
         shown = PlanView(self.job.shown).explain(format, stage)
-        schedule = self.job.schedule
-        if format == "json" and schedule is not None:
-            return json.dumps(json.loads(shown) | {"storage": schedule.data()}, indent=2)
+        if format == "json":
+            schedule = self.job.schedule
+            return shown if schedule is None else json.dumps(json.loads(shown) | {"storage": schedule.data()}, indent=2)
         if self.job.batch is None or format != "text" or stage in ("logical", "rewritten"):
             return shown
         stored = self.job.stored
         if stored is None or stored.sizes.messages:  # the evaluation of learned rows alone is ranks of these rows
             shown = f"{shown}\n{evaluation_text(self.job.planned)}"
+        schedule = self.job.schedule
         return shown if schedule is None else "\n".join([shown, *schedule.lines(whole=stage is not None), ""])
 
     @spark_translated()

@@ -20,6 +20,7 @@ from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import ConfigurationError, ModelError, StorageError
 from lotan.graph.arrays import GraphArrays, edge_order
+from lotan.planning.job import Job
 from lotan.stages.randomness import Randomness
 from lotan.storage import row_files
 from lotan.storage.placement import ExamplesFirst, Placement
@@ -268,6 +269,18 @@ def test_files_and_undirected_graphs_train_alike(tmp_path: Path) -> None:
         one.fit()
     for name, weight in runs[0].model.named_parameters():
         assert torch.equal(weight, runs[1].model.get_parameter(name))
+
+
+def test_explain_computes_no_schedule_for_forms_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Job) -> None:
+        raise AssertionError("the schedule was computed")
+
+    explained = trainer()
+    monkeypatch.setattr(Job, "schedule", property(refused))
+    assert "flowchart" in explained.explain("mermaid")
+    assert explained.explain(stage="logical")
+    with pytest.raises(AssertionError, match="was computed"):
+        explained.explain()
 
 
 def test_explain_prints_the_schedule() -> None:
