@@ -49,7 +49,7 @@ def without_dropout(root: Node) -> Node:
 
 
 def remember(draft: Draft) -> Draft:
-    """Begin phase "rewritten", whose rules look at both graphs. The graph of training before them is remembered."""
+    """Begin phase "rewritten", whose rules look at both graphs. Remember the graph of training as it was before."""
     return replace(draft, unhoisted=draft.train)
 
 

@@ -80,7 +80,13 @@ class Sample:
         return replace(self, features=features, attributes=attributes)
 
     def behind(self, features: Tensor, index: Tensor) -> Sample:
-        """Return this graph behind the vertices and edges of another one, whose edges have data of this one's edges."""
+        """Return another graph followed by this one, as one graph without edges between the two.
+
+        Args:
+            features: the features of the other graph's vertices.
+            index: the edges of the other graph, at most as many as this graph has. They get the weights, attributes and
+                types of the first edges of this graph.
+        """
         at = torch.arange(index.shape[1])
         attributes, types, weight = (
             None if column is None else torch.cat([column[at], column])

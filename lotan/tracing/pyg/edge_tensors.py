@@ -356,9 +356,9 @@ class EdgeTensors(GroupTensors):
         return cast(Tensor, torch.ops.lotan.quantile(messages, edges.index, edges.num_vertices, kind, edges.name))
 
     def softmax(self, scores: Tensor, end: End) -> Tensor:
-        """Return the softmax of edge rows [num_edges, *shape] over the edges that have a vertex at one end.
+        """Return the softmax of edge rows [num_edges, *shape] over the edges that share the vertex at the given end.
 
-        An edge that counts several times is several edges of the same score, each of which has the result.
+        An edge that counts several times stands for as many edges with the same score and the same share.
         """
         landing = self._landing(end).index
 
