@@ -20,7 +20,7 @@ from tests.training.test_trainer_rows import VERTICES, _fit, _tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ENGINES = ["rows", pytest.param("blocks", marks=pytest.mark.skipif(not JAR.is_file(), reason="there is no jar"))]
+ENGINES = ["rows", *["blocks"] * JAR.is_file()]
 
 
 def _partly_known() -> list[list[float | None] | None]:
