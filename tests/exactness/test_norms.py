@@ -88,6 +88,9 @@ def test_every_plan_equals_plain_torch(plan):
     how = {"plan": plan} if plan == "general" else {"disable": [plan]}
     ours, run = trained(model, drawn, **how)
     assert_equals_truth(ours, run, truth(model, drawn, EPOCHS))
+    assert ("push_down_totals" in run.report["plan"]["rules_fired"]) == (
+        plan not in ("general", "push_down", "push_down_totals")
+    )
 
 
 @settings(max_examples=10, deadline=None, derandomize=True)

@@ -293,8 +293,8 @@ PYTHON = {
     # training
     "the best weights go on being trained": Fault(
         LOTAN,
-        "state.best_weights = {name: tensor.clone() for name, tensor in self.weights.items()}",
-        "state.best_weights = dict(self.weights)",
+        "state.best_weights = {name: tensor.clone() for name, tensor in self._kept.items()}",
+        "state.best_weights = dict(self._kept)",
         ("test_trainer.py",),
     ),
     "a checkpoint of another run is taken": Fault(
@@ -342,14 +342,14 @@ PYTHON = {
     ),
     "a schedule takes two steps in an epoch": Fault(
         LOTAN,
-        "epoch, rate = self.state.epoch + 1, self.state.schedule.figures",
-        "self.state.schedule.after_step(); epoch, rate = self.state.epoch + 1, self.state.schedule.figures",
+        "self.state.schedule.after_step()",
+        "[self.state.schedule.after_step() for _ in range(2)]",
         ("training/test_schedules.py",),
     ),
     "class weights by class are taken in order": Fault(
         LOTAN,
-        "by_class.get(number, 1.0) for number",
-        "[*by_class.values(), 1, 1][number] for number",
+        "named.get(number, 1.0) for number",
+        "[*named.values(), 1, 1][number] for number",
         ("training/test_losses.py",),
     ),
     "unknown entries count in the mean": Fault(

@@ -16,9 +16,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.mutations.faults import JVM, PYTHON, Fault
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
-
-COPIED = ("lotan", "planner", "messenger", "tests", "tools", "pyproject.toml")
+COPIED = ("lotan", "planner", "messenger", "tests", "tools", "docs", "pyproject.toml")
 FAILED = 1  # pytest's status where tests failed; another one says that they could not run
 
 
@@ -77,6 +75,14 @@ def paths_of(fault: Fault, folder: Path) -> list[str]:
     return found
 
 
+def test_each_fault_can_be_planted_and_names_tests_that_exist() -> None:
+    """By day, so that whoever changes the text of a fault writes it anew."""
+    for fault in (*PYTHON.values(), *JVM.values()):
+        file_of(fault, ROOT)
+    for fault in PYTHON.values():
+        paths_of(fault, ROOT)
+
+
 @pytest.fixture(scope="module")
 def server(copy: Path) -> Iterator[subprocess.Popen[str]]:
     """What runs pytest in the copy."""
@@ -92,6 +98,8 @@ def server(copy: Path) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", PYTHON)
 def test_a_fault_in_python_is_found(name: str, copy: Path, server: subprocess.Popen[str], tmp_path: Path) -> None:
     fault, out = PYTHON[name], tmp_path / "out.txt"
@@ -104,6 +112,8 @@ def test_a_fault_in_python_is_found(name: str, copy: Path, server: subprocess.Po
     assert status == FAILED, f"status {status} of {' '.join(fault.tests)}\n{out.read_text()[-3000:]}"
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.xdist_group("jvm")  # one process compiles
 @pytest.mark.parametrize("name", JVM)
 def test_a_fault_in_scala_is_found(name: str, jvm_copy: Path) -> None:
