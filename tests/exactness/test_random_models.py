@@ -33,7 +33,7 @@ from planner.footprint import footprint
 from planner.spec import LossSpec, Spec
 from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample, thinned, trained_on
 from tests.exactness.random_models import Drawn, Paired
-from tests.exactness.steps import assert_equal, train
+from tests.exactness.steps import assert_equal, tensors, train
 
 pytestmark = pytest.mark.thorough
 
@@ -188,6 +188,12 @@ def check_float32_autograd(seed: int, graph: int) -> None:
     assert_equal(by_autograd(seed, drawn, dtype=torch.float32), truth, TOLERANCE, rounded=[rounded])
 
 
+def overflows(truth: Trained) -> bool:
+    """Whether float32 cannot hold what training in float64 comes to."""
+    most = torch.finfo(torch.float32).max
+    return any(bool((tensor.abs() > most).any()) for tensor in tensors(truth).values())
+
+
 def check_against_autograd(seed: int, graph: int, off: set[str], general: bool) -> None:
     """A case, by the seeds of its model and its graph.
 
@@ -197,6 +203,8 @@ def check_against_autograd(seed: int, graph: int, off: set[str], general: bool) 
     drawn, off = graph_of(graph), off | kept_off(graph)
     found = planned_run(seed, False, drawn, off, general, tight=is_tight(graph))
     truth, stirred = (by_autograd(seed, drawn, stirred) for stirred in (False, True))
+    if overflows(truth):  # a step that was too long for this model, which float64 alone survives
+        return
     try:
         assert_equal(found, truth, TOLERANCE, rounded=[stirred])
     except AssertionError:

@@ -297,7 +297,7 @@ OUT_OF_RANGE = IndexError, RuntimeError
 """What torch raises of a place that a tensor does not have."""
 
 MUTATIONS = {
-    "a mean is not divided": Mutation(push_down, "divided_by_degree", lambda total, layer: total, 14),
+    "a mean is not divided": Mutation(push_down, "divided_by_degree", lambda total, edges, layer: total, 14),
     "weights of edges are forgotten": Mutation(
         push_down, "copied_source", lambda message: found and (found[0], False) if (found := COPIED(message)) else None, 15
     ),
