@@ -74,7 +74,8 @@ notebooks: setup $(NOTEBOOKS) ## Run the notebooks, writing their outputs into t
 	python notebooks/run.py $(ARGS)
 
 $(NOTEBOOKS): $(STAMP)
-	env -u PYTHONPATH python -m pip install --quiet --editable '.[notebooks]' --constraint constraints.txt
+	env -u PYTHONPATH python -m pip install --quiet --editable '.[notebooks]' --constraint constraints.txt \
+		--config-settings editable_mode=compat
 	@touch $@
 
 clean: ## Remove what was built or cached, the virtual environment .venv included

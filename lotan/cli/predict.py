@@ -23,7 +23,13 @@ OTHER_FORMATS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npz", ".npy", ".xl
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the graph, the saved model and the place of the predictions."""
     add_graph_options(parser)
-    parser.add_argument("--model-dir", required=True, metavar="DIR", help="directory that `lotan train --save` wrote")
+    parser.add_argument(
+        "--model-dir",
+        required=True,
+        metavar="DIR",
+        help="directory that `lotan train --save` wrote; its columns of features are the default of --features, if there\n"
+        "were several",
+    )
     parser.add_argument(
         "--out",
         default="predictions.parquet",
@@ -65,6 +71,8 @@ def run(options: argparse.Namespace) -> int:
     settings = plan_settings(options)
     model = load(options.model_dir)
     _check_pairs(options, of_links=model.decoder is not None)
+    if options.features is None and len(model.features) > 1:
+        options.features = ",".join(model.features)
     with ExitStack() as opened:
         graph = open_graph(options, make_config(settings), opened)
         if model.decoder is not None:

@@ -132,6 +132,14 @@ class ColumnNames:
         split, relation = (name if name in columns else None for name in (self.edge_split, self.relation))
         return replace(self, src=src, dst=dst, edge_features=features, edge_split=split, relation=relation)
 
+    def with_matched_features(self, columns: Sequence[str]) -> ColumnNames:
+        """Return the names with the columns that a pattern of features matches, in place of the pattern.
+
+        >>> ColumnNames(features="f_*").with_matched_features(["id", "f_b", "f_a"]).features
+        ('f_b', 'f_a')
+        """
+        return replace(self, features=self.present(columns).features or self.features)
+
     def with_own_attributes(self, columns: Sequence[str]) -> ColumnNames:
         """Return the names for a relation's table of edges, which may have no attributes where others have some.
 

@@ -131,7 +131,7 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     """
     vertices, edges = from_pandas_on_spark(vertices), from_pandas_on_spark(edges)
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
-    names = names.with_present_weight(names_of_columns(edges))
+    names = names.with_present_weight(names_of_columns(edges)).with_matched_features(names_of_columns(vertices))
     notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:
         linked = names.with_links()

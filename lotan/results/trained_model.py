@@ -65,6 +65,7 @@ class TrainedModel:
     # of the vertices whose learned rows are among the weights, ascending, by their type; None: there are none
     ids: Mapping[str, Ids] | None = None
     decoder: TrainedDecoder | None = None  # of a model that was trained on links; None: on labels
+    features: tuple[str, ...] = ()  # the columns of features of the graph of training, in their order; empty: not known
 
     def predict(self, graph: Graph, unseen: Unseen = "error", **options: Any) -> Any:
         """Predict every vertex of a graph, or every one of the type that has labels.
@@ -268,9 +269,21 @@ class TrainedModel:
         known, groups = self.spec.groups, graph.groups
         if (known is None) != (groups is None) or (known or 0) < (groups or 0):  # no group reads the rows of another
             raise GraphError(_other_groups(known, groups))
+        self._check_order(graph.feature_columns)
         reads, types = edge_demands(self.spec)
         bounds, most = self.spec.bounds, most_in_edges(self.spec)
         check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, bounds, most)
+
+    def _check_order(self, given: tuple[str, ...]) -> None:
+        """Check that the columns of features are not those of training in another order."""
+        if given == self.features or sorted(given) != sorted(self.features):
+            return
+        ours, theirs = next((ours, theirs) for ours, theirs in zip(given, self.features, strict=True) if ours != theirs)
+        raise GraphError(
+            f"vertices.features: the columns are those of training in another order: {ours} is where {theirs} was. Make the "
+            "graph with the features in that order, such as Graph(..., features=list(model.features)), where model is the "
+            "trained one."
+        )
 
     def _differences(self, graph: Graph) -> list[str]:
         """Return in which respects the edges of a graph differ from those of training, as warnings."""
@@ -345,6 +358,7 @@ class TrainedModel:
         content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
         content |= {"edges": dict(self.edges)} if self.edges else {}
         content |= {"classes": list(self.classes)} if self.classes else {}
+        content |= {"features": list(self.features)} if self.features else {}
         content |= {"links": self.decoder.plain()} if self.decoder is not None else {}
         directory.mkdir(parents=True, exist_ok=True)
         if self.ids is not None:
@@ -430,7 +444,8 @@ def load(directory: str | Path) -> TrainedModel:
         ids = _ids(directory / IDS, spec) if spec.learned else None
         classes = _classes(content.get("classes", ()), loss.classes)
         decoder = TrainedDecoder.of_plain(content["links"], weights) if loss.of_pairs else None
-        return TrainedModel(spec, loss, weights, classes, edges, ids, decoder)
+        features = tuple(map(str, content.get("features", ())))
+        return TrainedModel(spec, loss, weights, classes, edges, ids, decoder, features)
     except FileNotFoundError as error:
         raise ModelError(
             f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"

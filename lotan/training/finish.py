@@ -81,7 +81,8 @@ def trained_model(job: Job, weights: Mapping[str, torch.Tensor], config: Trainer
     decoder = None if job.decoder is None else _trained_decoder(job.decoder, job, config)
     classes = job.graph.labels.classes
     loss = job.loss if not job.loss.further else replace(job.loss, form=None, further=())  # it reads what is left out
-    return TrainedModel(job.evaluate.alone(), loss, copied, classes, edges_of(job.graph), ids, decoder)
+    given = classes, edges_of(job.graph), ids, decoder, job.graph.feature_columns
+    return TrainedModel(job.evaluate.alone(), loss, copied, *given)
 
 
 def _trained_decoder(decoder: Decoder, job: Job, config: TrainerConfig) -> TrainedDecoder:
