@@ -66,10 +66,11 @@ def planted(fault: Fault, folder: Path) -> Iterator[None]:
 
 def paths_of(fault: Fault, folder: Path) -> list[str]:
     """The paths of its tests."""
-    found = []
+    found, rooms = [], [folder / room for room in COPIED if (folder / room).is_dir()]
     for test in fault.tests:
         end, separator, name = test.partition("::")
-        paths = [path for path in folder.rglob(end.rpartition("/")[2]) if path.as_posix().endswith(f"/{end}")]
+        files = [path for room in rooms for path in room.rglob(end.rpartition("/")[2])]
+        paths = [path for path in files if path.as_posix().endswith(f"/{end}")]
         assert len(paths) == 1, f"{len(paths)} files end in {end}: {paths}"
         found.append(f"{paths[0]}{separator}{name}")
     return found
