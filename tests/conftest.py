@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
 CLASSES = ROOT / "build" / "spark-classes.jsa"
-ARCHIVE = f"-XX:SharedArchiveFile={CLASSES} -Xlog:disable " if CLASSES.is_file() else ""
+ARCHIVE = f"-XX:SharedArchiveFile={CLASSES} -Xlog:disable " if CLASSES.is_file() and CLASSES.stat().st_size else ""
 """The classes of Spark as `make test` has had them archived; without the archive, Java loads them one by one."""
 
 JAVA_OPTIONS = f"{ARCHIVE}-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
