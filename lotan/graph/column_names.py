@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from inspect import signature
-from typing import Any
+from typing import Any, TypeGuard
 
 from lotan.arguments import unknown
 from lotan.errors import GraphError
@@ -131,6 +131,11 @@ class ColumnNames:
         features = None if self.edge_features is None else _matched(self.edge_features, columns, taken)
         split, relation = (name if name in columns else None for name in (self.edge_split, self.relation))
         return replace(self, src=src, dst=dst, edge_features=features, edge_split=split, relation=relation)
+
+    @property
+    def has_pattern(self) -> bool:
+        """True if the name of the features may be a pattern of several columns."""
+        return _may_match(self.features)
 
     def with_matched_features(self, columns: Sequence[str]) -> ColumnNames:
         """Return the names with the columns that a pattern of features matches, in place of the pattern.
@@ -281,9 +286,13 @@ def _one_or_several(argument: str, given: Any) -> str | tuple[str, ...]:
     return given if isinstance(given, str) else tuple(several)
 
 
+def _may_match(given: str | tuple[str, ...]) -> TypeGuard[str]:
+    return isinstance(given, str) and any(mark in given for mark in "*?[")
+
+
 def _matched(given: str | tuple[str, ...], columns: Sequence[str], taken: set[str]) -> str | tuple[str, ...]:
     """Return the columns that a pattern such as "f_*" matches, in the table's order, without those in `taken`."""
-    if not isinstance(given, str) or given in columns or not any(mark in given for mark in "*?["):
+    if not _may_match(given) or given in columns:
         return given
     found = tuple(name for name in columns if isinstance(name, str) and fnmatchcase(name, given) and name not in taken)
     if not found:

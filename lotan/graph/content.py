@@ -92,12 +92,7 @@ class GraphContent:
     @property
     def feature_columns(self) -> tuple[str, ...]:
         """The columns of the vertices that features are made of, in their order. A pattern is those that it matches."""
-        source = self._source
-        if source.tables is not None:
-            return source.names.present(source.tables[0].columns).feature_columns
-        if source.files is not None:
-            return source.names.present(open_table(source.files.vertices).schema.names).feature_columns
-        return source.names.feature_columns
+        return self._source.names.feature_columns
 
     @property
     def _tables(self) -> tuple[DataFrame, DataFrame]:

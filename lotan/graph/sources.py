@@ -227,6 +227,8 @@ def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession
     session = spark if spark is not None or local else _active()
     if tables.by_arrow and (local or session is None):
         names = _named(given, open_table(tables.edges).schema.names)
+        if names.has_pattern:
+            names = names.with_matched_features(open_table(tables.vertices).schema.names)
         return Source(names, files=tables)
     session = session or _active()
     if session is None:
@@ -238,7 +240,8 @@ def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession
     from lotan.graph import spark_tables
 
     vertices, edges = (spark_tables.read(session, place) for place in tables)
-    return Source(_named(given, edges.columns), tables=(vertices, edges))
+    names = _named(given, edges.columns).with_matched_features(vertices.columns)
+    return Source(names, tables=(vertices, edges))
 
 
 def _existing(tables: TablePlaces, session: SparkSession | None) -> TablePlaces:
