@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from lotan.engines.local.batch_graph import follows_from_sample, load_batch, onl
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.graph import Graph, GraphArrays
+from lotan.graph.arrays import some_of
 from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
@@ -78,17 +78,13 @@ class BatchLoader:
     def _sampled(self, sample: Sample) -> GraphArrays:
         """Return the edges of a sample."""
         arrays = self._arrays
-
-        def of_edges(column: np.ndarray | None) -> np.ndarray | None:
-            return None if column is None else column[sample.edges]
-
         return sampled_edges(
             sample.rows,
             sample.src,
             sample.dst,
-            weight=of_edges(arrays.weight),
-            edge_attr=of_edges(arrays.edge_attr),
-            edge_type=of_edges(arrays.edge_type),
+            weight=some_of(arrays.weight, sample.edges),
+            edge_attr=some_of(arrays.edge_attr, sample.edges),
+            edge_type=some_of(arrays.edge_type, sample.edges),
         )
 
 

@@ -166,7 +166,7 @@ def assemble(
         columns = [None if column is None else np.concatenate([column, column[missing]]) for column in columns]
     if any(column is not None for column in columns):
         by_destination = np.lexsort((*edge_order(*columns), src, dst))
-        columns = [None if column is None else column[by_destination] for column in columns]
+        columns = [some_of(column, by_destination) for column in columns]
         src, dst = src[by_destination], dst[by_destination]
     else:
         dst, src = sort_ends(dst, src, len(ids))
@@ -191,6 +191,16 @@ def assemble(
         flat=edges.flat,
         vertex_weight=None if vertices.weight is None else _own(vertices.weight[order]),
     )
+
+
+def some_of(column: npt.NDArray[AnyType] | None, rows: slice | Positions) -> npt.NDArray[AnyType] | None:
+    """Return some rows of a column that a graph may lack.
+
+    Args:
+        column: the column, or None.
+        rows: the rows, as a slice or as positions.
+    """
+    return None if column is None else column[rows]
 
 
 def with_reverses(ids: Ids, edges: EdgeColumns, undirected: bool) -> EdgeColumns:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lotan.graph.arrays import AnyType, EdgeColumns, Ids, order_of_ids
+from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids, some_of
 from lotan.graph.column_names import BARE, ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.file_tables import open_table, read_rows, unreadable
@@ -72,11 +71,6 @@ def _slices(edges: EdgeColumns, rows: int) -> Iterator[EdgeColumns]:
         )
 
 
-def some_of(column: npt.NDArray[AnyType] | None, rows: slice) -> npt.NDArray[AnyType] | None:
-    """Return some rows of a column that edges may lack."""
-    return None if column is None else column[rows]
-
-
 def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
     names = replace(source.names, features=(), label=None, split=None, batch=None, vertex_weight=None)
     vertices = open_table(places.vertices)
@@ -128,8 +122,13 @@ def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]],
 
 
 def _named(ids: Ids, parts: Callable[[], Iterator[EdgeColumns]], names: ColumnNames) -> LinkParts:
-    attributed = names.edge_features is not None
-    return LinkParts(ids, parts, names.edge_type is not None, names.weight is not None, attributed)
+    return LinkParts(
+        ids,
+        parts,
+        typed=names.edge_type is not None,
+        weighted=names.weight is not None,
+        attributed=names.edge_features is not None,
+    )
 
 
 def relation_of(edges: EdgeColumns) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lotan.errors import GraphError
 from lotan.graph import Graph
-from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble, positions_of, runs
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble, positions_of, runs, some_of
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.splits import DrawnSplits
@@ -312,17 +312,18 @@ def _check_splits(links: Links, ids: Ids) -> None:
 def _with_messages(vertices: VertexColumns, edges: EdgeColumns, links: Links, undirected: bool) -> LinkGraph:
     """Return the graph whose edges are the training links. Relations are the types of its edges, if it has no others."""
     rows = np.flatnonzero(links.split == TRAIN)
-
-    def of_rows(column: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if column is None else column[rows]
-
     types = edges.edge_type if edges.edge_type is not None else links.relation
     kept = EdgeColumns(
-        edges.src[rows], edges.dst[rows], of_rows(edges.weight), of_rows(edges.edge_attr), of_rows(types), edges.flat
+        edges.src[rows],
+        edges.dst[rows],
+        weight=some_of(edges.weight, rows),
+        edge_attr=some_of(edges.edge_attr, rows),
+        edge_type=some_of(types, rows),
+        flat=edges.flat,
     )
     arrays = assemble(replace(vertices, split=np.full(len(vertices.ids), -1, dtype=np.int8)), kept, undirected)
     graph = Graph.of_arrays(replace(arrays, split=np.zeros(len(arrays.ids), dtype=np.int8)))
-    training, of_links = links._chosen(rows), of_rows(types)
+    training, of_links = links._chosen(rows), some_of(types, rows)
     return LinkGraph(graph, links, graph.arrays().ids, of_links, edges_of_links(training, of_links, graph.arrays()))
 
 

@@ -12,9 +12,9 @@ import xxhash
 
 from lotan.errors import GraphError
 from lotan.graph import Graph, faults
-from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, some_of
 from lotan.graph.faults import EXAMPLES, dangling_edges
-from lotan.graph.link_parts import LinkParts, relation_of, some_of
+from lotan.graph.link_parts import LinkParts, relation_of
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.examples import TRAIN, Links, drawn_splits
 from lotan.memory.mapped import give_back

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order
+from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order, some_of
 from lotan.storage.partitioned_graph import PartitionedGraph
 from lotan.storage.placement import Placement
 
@@ -98,9 +98,9 @@ def arrays_of_set(
         split=np.zeros(len(rows), dtype=np.int8),
         src=src[order],
         dst=dst[order],
-        weight=None if weight is None else weight[order],
-        edge_attr=None if attributes is None else attributes[order],
+        weight=some_of(weight, order),
+        edge_attr=some_of(attributes, order),
         edge_type=None if types is None else types[relations[order]],
         flat=summary.flat,
-        vertex_weight=None if vertices.weight is None else vertices.weight[rows],
+        vertex_weight=some_of(vertices.weight, rows),
     )
