@@ -64,11 +64,9 @@ def sets_of_epoch(graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of
     first, partitions = 0, graph.placement.partitions
     following: Sequence[Set] = (*order.sets[1:], ())
     for number, (held, buckets, then) in enumerate(zip(order.sets, order.buckets, following, strict=True)):
-        found = [graph.bucket(bucket) for bucket in buckets]
+        records, _ = graph.edges(buckets)
         starts = [graph.offsets[a * partitions + b] for a, b in buckets]
-        places = [start + np.arange(len(records)) for start, records in zip(starts, found, strict=True)]
-        records = np.concatenate(found) if found else np.zeros((0, 3), dtype=np.int32)
-        del found
+        places = [start + np.arange(graph.size(bucket)) for start, bucket in zip(starts, buckets, strict=True)]
         places_of_links = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         words = order_words(places_of_links, of)  # [links, 2]
         turn = np.lexsort((places_of_links, words[:, 1], words[:, 0]))
