@@ -12,7 +12,7 @@ from lotan.planning.batches import plan_of_batch
 from lotan.planning.job import Job, described_memory
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
-from lotan.storage.edge_readers import EdgeReader
+from lotan.storage.edge_readers import record_bytes
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
 from planner.neighbours import orders_neighbours
@@ -56,14 +56,14 @@ def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
     arrays = job.graph.arrays()
-    summary = EdgeReader(arrays).summary("")
+    numbers = (arrays.weight is not None) + (arrays.edge_data.width or 0)
     sizes = VertexSizes(
         vertices=len(arrays.ids),
         edges=len(arrays.src),
         examples=len(examples_of(arrays)),
         row_bytes=NUMBER_BYTES * arrays.features.shape[1],
-        edge_bytes=summary.record_bytes * summary.training,
-        edge_numbers=summary.numbers,
+        edge_bytes=record_bytes(numbers) * len(arrays.src),
+        edge_numbers=numbers,
     )
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:

@@ -34,6 +34,11 @@ ENDS, OTHER = 12, 16
 Numbers = npt.NDArray[np.float32]
 
 
+def record_bytes(numbers: int) -> int:
+    """Return the bytes of a training link on the disk, with so many numbers."""
+    return ENDS + NUMBER_BYTES * numbers
+
+
 @dataclass(frozen=True)
 class Summary:
     """The sizes and the relations of a graph, as one pass over its links tells them."""
@@ -57,7 +62,7 @@ class Summary:
     @property
     def record_bytes(self) -> int:
         """The bytes of a training link on the disk."""
-        return ENDS + NUMBER_BYTES * self.numbers
+        return record_bytes(self.numbers)
 
     @property
     def others(self) -> int:
@@ -196,12 +201,12 @@ class LinkReader:
             src, dst = ends(0)
             longest = max(found, width) - weighted
             raise faults.ragged("edge_attr", len(links), longest, f"{src!r} -> {dst!r}", "edges")
-        bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+        bad = np.flatnonzero(~np.isfinite(numbers[:, :weighted]).all(axis=1))
         if len(bad):
-            row = int(bad[0])
-            if weighted and not np.isfinite(numbers[row, 0]):
-                raise complaints.bad_weights(len(bad), *ends(row), numbers[row, 0], negative=False)
-            raise complaints.attributes_not_finite(len(bad), *ends(row), numbers[row, weighted:].tolist())
+            raise complaints.bad_weights(len(bad), *ends(bad[0]), numbers[bad[0], 0], negative=False)
+        bad = np.flatnonzero(~np.isfinite(numbers[:, weighted:]).all(axis=1))
+        if len(bad):
+            raise complaints.attributes_not_finite(len(bad), *ends(bad[0]), numbers[bad[0], weighted:].tolist())
         if weighted and (negative := np.flatnonzero(numbers[:, 0] < 0)).size:
             count, *first = self.negative or (0, *ends(int(negative[0])), float(numbers[negative[0], 0]))
             self.negative = (count + len(negative), *first)
