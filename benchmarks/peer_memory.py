@@ -1,10 +1,10 @@
-"""What PyG takes for the graph of 4 million vertices that Lotan trains within 6 GB.
+"""Measures the memory that PyG takes for the graph of 4 million vertices that Lotan trains within 6 GB.
 
     python benchmarks/peer_memory.py                      writes benchmarks/results/peer_memory.md
     python benchmarks/peer_memory.py --vertices 1000000   of another size
 
 GCN 128-256-256-40 on a generated graph with ten edges a vertex, one training step in a process of its own. PyG takes edges as
-`edge_index`, or as torch's sparse CSR, which needs no memory for messages. The peak is the greatest sum of private pages,
+`edge_index`, or as torch's sparse CSR, which needs no memory for messages. The peak is that of its resident memory,
 sampled ten times a second. A process that the kernel kills for want of memory ends with signal 9. It offers itself to be
 killed first, so that nothing else on the machine is.
 """
@@ -48,8 +48,7 @@ def train(place: Path, form: str) -> None:
     edges = torch.from_numpy(np.stack([ends[end].to_numpy() for end in ("src", "dst")]))
     del ends
     adjacency = transposed_csr(edges, len(features)) if form == "csr" else edges
-    if form == "csr":
-        del edges
+    del edges
     torch.manual_seed(0)
     model = pyg.GCN(features.shape[1], 256, 3, 40, dropout=0.5, cached=True)
     optimizer = torch.optim.Adam(model.parameters())
