@@ -46,8 +46,8 @@ DRIVER_OPTIONS = " ".join(
         *(f'"-D{name}={value}"' for name, value in SPARK_SETTINGS.items()),
     ]
 )
-"""Of every Spark that the suite starts, in this process or another: many small plans, few rows. Compilers, Spark's own and
-Java's optimising one, would take the two cores and never pay back: a first epoch takes a third of the time without them.
+"""The options of every Spark that the suite starts, in this process or another: many small plans, few rows. Compilers, Spark's
+own and Java's optimising one, would take the two cores and never pay back: a first epoch takes a third of the time without them.
 So would Spark's drawings and checks of each plan, and Java's of all classes; and with less room, Java drops compiled code and
 compiles it again.
 `tests/engines/test_clusters.py` runs a job without these."""
@@ -102,10 +102,11 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_settings() -> None:
-    """Gives these settings to every Spark started from here on.
+    """Gives these settings to every Spark started from here on, and no folder of configuration that this machine has.
 
     They are options of Java. A folder of configuration would be on the path of its classes, and no archive fits then.
     """
+    os.environ.pop("SPARK_CONF_DIR", None)
     os.environ["SPARK_SUBMIT_OPTS"] = DRIVER_OPTIONS
 
 

@@ -245,7 +245,7 @@ def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
 
 
 @pytest.mark.spark
-def test_errors_of_spark_come_through_and_warnings_do_not(tmp_path):
+def test_errors_of_spark_come_through_and_warnings_do_not():
     (line,) = run_alone(["-c", LOUD]).stderr.splitlines()
     assert line.endswith("ERROR Any: an error")
 
