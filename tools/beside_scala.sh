@@ -17,6 +17,7 @@ wait "$scala"
 scala_status=$?
 if [ "$scala_status" -ne 0 ]; then
     cat "$log" >&2
+    grep -A 3 -F '*** FAILED ***' "$log" >&2 # once more, where a reader of the last lines finds them
     echo "The tests of jvm/ failed; run them alone with: tools/maven.sh test" >&2
 else
     echo "The tests of jvm/ passed."

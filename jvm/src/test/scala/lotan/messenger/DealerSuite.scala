@@ -11,7 +11,9 @@ class DealerSuite extends AnyFunSuite {
     Settings(groupChunks = 2, resultSeconds = 0.2, commitSeconds = 0.2, maxReplays = 2, sharedBytes = 0)
   private val job = PipeJob("run", 4, "s", "turn", 1, accumulates = true)
 
-  private def dealer(routers: FakeRouter*): Dealer = {
+  private def dealer(routers: FakeRouter*): Dealer = dealer(settings, routers: _*)
+
+  private def dealer(settings: Settings, routers: FakeRouter*): Dealer = {
     val next = routers.iterator
     new Dealer(Endpoint("nowhere"), settings, "d", (_, _, _) => next.next())
   }
@@ -186,7 +188,9 @@ class DealerSuite extends AnyFunSuite {
 
   test("a Router that falls silent") {
     val router = new FakeRouter(silentFrom(0).orElse({ case message if message.kind == Kind.Ping => Nil }))
-    assertThrows[RouterLostError](dealer(router).pipe(job, chunks(3)).hasNext)
+    // The silence is found long before a result is late, also on a machine that is slow to wake a thread.
+    val patient = settings.copy(resultSeconds = 60)
+    assertThrows[RouterLostError](dealer(patient, router).pipe(job, chunks(3)).hasNext)
   }
 
   test("a Router that does not answer, or refuses") {

@@ -7,8 +7,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import org.zeromq.{SocketType, ZContext, ZMQ}
 
 class SocketsSuite extends AnyFunSuite with BeforeAndAfterEach {
-  private val settings = Settings(connectSeconds = 5, lingerSeconds = 1, sharedBytes = 0)
-  private val deadline = 5.0
+  private val settings = Settings(connectSeconds = 60, lingerSeconds = 1, sharedBytes = 0)
+  private val deadline = 60.0 // seconds; of a machine that is busy with other tests
 
   private val opened = mutable.Buffer.empty[Link]
 
