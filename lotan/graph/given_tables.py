@@ -62,6 +62,16 @@ def from_pandas_on_spark(table: Any) -> Any:
         return table.to_spark()
 
 
+def repeatable(table: Any) -> Any:
+    """Return a stream of Arrow as an Arrow table, and other tables as they are.
+
+    A stream such as a `pyarrow.RecordBatchReader` gives its rows once, and a graph reads a table more than once.
+    """
+    if is_pandas(table) or is_spark(table) or not hasattr(table, "__arrow_c_stream__"):
+        return table
+    return _as_arrow(table)
+
+
 def form_of(table: Any, name: str) -> Form:
     """Return where a table is: in Spark or in memory.
 
@@ -74,9 +84,12 @@ def form_of(table: Any, name: str) -> Form:
     """
     if is_spark(table):
         return "spark"
-    if is_pandas(table) or isinstance(table, Mapping) or hasattr(table, "__arrow_c_stream__"):
-        return "memory"
     package = type(table).__module__.split(".")[0]
+    columns = is_pandas(table) or (isinstance(table, Mapping) and package not in _LINES)  # a view of networkx is none
+    if columns or hasattr(table, "__arrow_c_stream__"):
+        return "memory"
+    if table is None:
+        raise GraphError(f"{name.capitalize()} are missing. Give a table of them; one without rows is a table too.")
     line = _LINES.get("path" if isinstance(table, str | Path) else package)
     advice = (
         f"Convert it: {line}."

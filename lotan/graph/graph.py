@@ -77,7 +77,7 @@ class Graph(GraphFacts):
     For link tasks the edges may also have the columns `split` and `relation`, see `lotan.LinkPrediction`.
 
     Raises:
-        GraphError: vertices or edges are no table, or a name is no string.
+        GraphError: vertices or edges are missing or no table, or a name is no string.
         ConfigurationError: `undirected` is neither True nor False.
 
     Example:
@@ -91,7 +91,7 @@ class Graph(GraphFacts):
     def __init__(
         self,
         vertices: Any,
-        edges: Any,
+        edges: Any = None,
         features: str | Sequence[str] = "features",
         label: str | None = "label",
         split: str | Sequence[str] | None = "split",

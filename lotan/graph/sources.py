@@ -18,7 +18,7 @@ from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names
 from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import TablePlaces
-from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns
+from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns, repeatable
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.places import is_uri, place_of
 from lotan.graph.triples import read_triples, triples_at
@@ -131,6 +131,7 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     """
     vertices, edges = from_pandas_on_spark(vertices), from_pandas_on_spark(edges)
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
+    vertices, edges = repeatable(vertices), repeatable(edges)
     names = names.with_present_weight(names_of_columns(edges)).with_matched_features(names_of_columns(vertices))
     notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:

@@ -32,6 +32,7 @@ FORMS = {
     "pandas": pd.DataFrame,
     "arrow": pa.table,
     "a stream of Arrow": lambda table: Stream(pa.table(table)),
+    "a stream that is read once": lambda table: pa.table(table).to_reader(),
     "a record batch": lambda table: pa.table(table).to_batches()[0],
     "lists": dict,
     "arrays": lambda table: {name: np.array(cells) for name, cells in table.items()},
@@ -53,10 +54,16 @@ def same(one: Graph, other: Graph) -> None:
         np.testing.assert_array_equal(getattr(other.arrays(), name), array, name)
 
 
-@pytest.mark.parametrize("of_edges", ["pandas", "arrow", "arrays"])
+@pytest.mark.parametrize("of_edges", ["pandas", "arrow", "arrays", "a stream that is read once"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_container_makes_the_same_graph(form, of_edges):
     same(Graph(FORMS[form](VERTICES), FORMS[of_edges](EDGES)), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+
+
+def test_streams_that_are_read_once_make_a_graph_by_types():
+    once = FORMS["a stream that is read once"]
+    relation = "paper", "cites", "paper"
+    assert len(HeteroGraph({"paper": once(VERTICES)}, {relation: once(EDGES)}).arrays().src) == len(EDGES["src"])
 
 
 def test_sparse_columns_and_big_endian_columns_of_pandas():
@@ -91,12 +98,16 @@ def test_what_is_no_table_is_named_with_the_line_that_converts_it():
     networkx, scipy = pytest.importorskip("networkx"), pytest.importorskip("scipy.sparse")
     for edges, words in (
         (networkx.path_graph(3), "networkx.to_pandas_edgelist"),
+        (networkx.path_graph(3).edges, "networkx.to_pandas_edgelist"),
         (scipy.eye(3, format="csr"), r"src, dst = adjacency\.nonzero\(\)"),
         ([(1, 2)], "Edges are a list, which is no table"),
         ("edges.parquet", r"lotan\.Graph\.read_tables"),
+        (None, "Edges are missing"),
     ):
         with pytest.raises(GraphError, match=words):
             Graph(VERTICES, edges)
+    with pytest.raises(GraphError, match=r"networkx\.to_pandas_edgelist"):
+        Graph(networkx.path_graph(3))
     with pytest.raises(GraphError, match="columns have different lengths: src has 2, dst has 1"):
         Graph(VERTICES, {"src": [1, 2], "dst": [2]}).arrays()
 
