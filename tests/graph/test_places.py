@@ -204,10 +204,17 @@ def test_a_graph_in_spark_is_not_saved_over_another(spark, tmp_path):
     vertices, edges = (spark.createDataFrame(table.to_pandas()) for table in (VERTICES, EDGES))
     graph = Graph(vertices, edges, features=["f_a"], weight="weight")
     graph.save(tmp_path / "graph")
-    with pytest.raises(GraphError, match=r"cannot be saved at .*graph.*exists"):
+    with pytest.raises(GraphError, match=r"graph has a graph already\. .* pass overwrite=True"):
         graph.save(tmp_path / "graph")
     graph.save(tmp_path / "graph", overwrite=True)
+    read = [spark.read.parquet(f"{tmp_path}/graph/{name}.parquet") for name in ("vertices", "edges")]
+    for place in (tmp_path / "graph", f"file://{tmp_path}/graph"):
+        with pytest.raises(GraphError, match="would remove their rows before it reads them"):
+            Graph(*read).save(place, overwrite=True)
     assert Graph.read(tmp_path / "graph").arrays().features.tolist() == [[1.0], [2.0], [3.0]]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GraphError, match="is a file, and a graph is saved as a directory"):
+        graph.save(tmp_path / "file")
 
 
 @pytest.mark.spark
