@@ -183,8 +183,10 @@ def _unread_edges(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
     found = [name for name in columns if name in UNREAD_EDGES and name not in read]
     if not found:
         return ()
-    several = f"the columns {', '.join(found)} are" if len(found) > 1 else f"the column {found[0]} is"
-    return (f"edges: {several} not read; name them where the graph is made, as weight, edge_features or edge_type",)
+    are, them = (
+        (f"the columns {', '.join(found)} are", "them") if len(found) > 1 else (f"the column {found[0]} is", "it")
+    )
+    return (f"edges: {are} not read; name {them} where the graph is made, as weight, edge_features or edge_type",)
 
 
 def of_path(
@@ -227,10 +229,11 @@ def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession
     local = all(place.where == "path" for place in tables)
     session = spark if spark is not None or local else _active()
     if tables.by_arrow and (local or session is None):
-        names = _named(given, open_table(tables.edges).schema.names)
+        present = open_table(tables.edges).schema.names
+        names = _named(given, present)
         if names.has_pattern:
             names = names.with_matched_features(open_table(tables.vertices).schema.names)
-        return Source(names, files=tables)
+        return Source(names, files=tables, notes=_unread_edges(present, names))
     session = session or _active()
     if session is None:
         place = next(place for place in tables if not place.by_arrow)
@@ -242,7 +245,8 @@ def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession
 
     vertices, edges = (spark_tables.read(session, place) for place in tables)
     names = _named(given, edges.columns).with_matched_features(vertices.columns)
-    return Source(names, tables=(vertices, edges))
+    notes = (*_unread_labels(vertices.columns, names), *_unread_edges(edges.columns, names))
+    return Source(names, tables=(vertices, edges), notes=notes)
 
 
 def _existing(tables: TablePlaces, session: SparkSession | None) -> TablePlaces:

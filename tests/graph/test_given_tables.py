@@ -132,6 +132,17 @@ def test_tensors_of_other_types_and_layouts_are_features(features):
         assert graph.arrays().features.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
+def test_columns_of_files_that_look_like_data_and_are_not_read_are_named(tmp_path):
+    pd.DataFrame(VERTICES).to_parquet(tmp_path / "vertices.parquet")
+    pd.DataFrame(EDGES).assign(edge_weight=1.0, weight=1.0).to_parquet(tmp_path / "edges.parquet")
+    said = (
+        "edges: the column edge_weight is not read; name it where the graph is made, as weight, edge_features or edge_type",
+    )
+    assert Graph.read(tmp_path).notes == said
+    assert Graph.read_tables(tmp_path / "vertices.parquet", tmp_path / "edges.parquet").notes == said
+    assert Graph.read(tmp_path, weight="edge_weight").notes == ()
+
+
 def test_columns_that_look_like_data_and_are_not_read_are_named():
     edges = pd.DataFrame(EDGES).assign(edge_weight=1.0, edge_type=0, when=1)
     graph = Graph(VERTICES, edges)
