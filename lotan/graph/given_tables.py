@@ -100,11 +100,11 @@ def form_of(table: Any, name: str) -> Form:
 
 
 def names_of_columns(table: Any) -> list[str]:
-    """Return the names of the columns of a table in memory or in Spark. An index of pandas called `id` is a column."""
+    """Return the names of the columns of a table in memory or in Spark. A named index of pandas counts as a column."""
     if isinstance(table, Mapping):
         return list(table)
     if is_pandas(table):
-        return [*table.columns, *(["id"] if _has_ids_in_index(table) else [])]
+        return [*table.columns, *_named_indices(table)]
     if hasattr(table, "columns") and is_spark(table):
         return list(table.columns)
     found: list[str] = _as_arrow(table).column_names
@@ -126,9 +126,9 @@ def arrow_table(table: Any, name: str, wanted: list[str]) -> pa.Table:
         held = _as_arrow(table)
         require_columns(name, wanted, held.column_names)
         return held.select(wanted)
-    if is_pandas(table) and "id" in wanted and _has_ids_in_index(table):
-        table = table.reset_index()
-    require_columns(name, wanted, list(table.columns) if is_pandas(table) else list(table))
+    require_columns(name, wanted, names_of_columns(table))
+    if is_pandas(table) and (indices := [column for column in _named_indices(table) if column in wanted]):
+        table = table.reset_index(level=indices)
     columns = {}
     for column in wanted:
         try:
@@ -151,8 +151,9 @@ def _has_one_type(column: Any) -> bool:
     return dtype is not None and str(getattr(dtype, "name", "object")) != "object"
 
 
-def _has_ids_in_index(frame: pd.DataFrame) -> bool:
-    return "id" not in frame.columns and frame.index.names == ["id"]
+def _named_indices(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the parts of an index that no column has."""
+    return [name for name in frame.index.names if isinstance(name, str) and name not in frame.columns]
 
 
 def _as_arrow(table: Any) -> pa.Table:

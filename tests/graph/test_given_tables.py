@@ -86,6 +86,10 @@ def test_ids_may_be_the_index_and_ends_may_have_the_names_of_networkx():
     frame = pd.DataFrame(VERTICES).set_index("id")
     edges = pd.DataFrame(EDGES).rename(columns={"src": "source", "dst": "target"})
     same(Graph(frame, edges), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+    frame, ends = frame.rename_axis("user"), pd.DataFrame(EDGES).set_index(["src", "dst"])
+    same(Graph(frame, ends, id="user"), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+    with pytest.raises(GraphError, match="there is no column 'id'; the columns are features, label, user"):
+        Graph(frame, ends).arrays()
 
 
 def test_names_of_ids_and_ends_are_given():
