@@ -221,6 +221,28 @@ def test_arrays_take_tensors_an_edge_index_and_names():
         Graph.from_arrays([[1.0]], edge_index=[0, 0])
 
 
+def test_splits_are_three_masks_in_order_or_by_name():
+    train, val, test = [True, False, False], [False, True, False], [False, False, False]
+    by_name = {"train": torch.tensor(train), "valid": np.array(val)}
+    for split in ([train, val, test], torch.tensor([train, val, test]), by_name):
+        assert Graph.from_arrays(np.ones((3, 1)), [0], [1], split=split).arrays().split.tolist() == [0, 1, -1]
+    for split, words in (
+        ({"trian": train}, "by 'trian'"),
+        ({"train": [0, 1, 1]}, "no booleans"),
+        ([train] * 3, "1 vertices"),
+    ):
+        with pytest.raises(GraphError, match=words):
+            Graph.from_arrays(np.ones((3, 1)), [0], [1], split=split)
+    columns = VERTICES | {"a": train, "b": val}
+    graph = Graph(columns, EDGES, split={"validation": "b", "train": "a"})
+    assert graph.arrays().split.tolist() == [1, -1, 0]  # in the order of ids, which are 3, 1, 2
+    with pytest.raises(GraphError, match="columns of masks by 'train', 'val' and 'test'"):
+        Graph(columns, EDGES, split={"train": "a", "other": "b"})
+    for features in ({"a", "b"}, {"a": 1}):
+        with pytest.raises(GraphError, match="no order of columns"):
+            Graph(columns, EDGES, features=features)
+
+
 def test_a_graph_says_what_it_is(tmp_path):
     graph = Graph(VERTICES, EDGES, undirected=True)
     assert (graph.num_vertices, graph.num_edges, len(graph)) == (3, 4, 3)
