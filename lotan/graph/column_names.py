@@ -245,6 +245,7 @@ _MEANT = {
     "edge_attr": "name its columns by edge_features",
     "edge_weight": "name its column by weight",
     "edge_index": "use Graph.from_arrays(features, edge_index=...)",
+    "task": "pass it to the Trainer, as task=",
     "train_mask": 'name the three columns by split=["train_mask", "val_mask", "test_mask"]',
 }
 _MEANT_BY_TYPE = _MEANT | {

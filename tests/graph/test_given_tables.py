@@ -170,6 +170,7 @@ def test_columns_that_look_like_data_and_are_not_read_are_named():
         (Graph.from_arrays, {"val_mask": [True]}, "pass one array split"),
         (Graph.from_arrays, {"lable": [0]}, "did you mean 'label'"),
         (partial(Graph, VERTICES, EDGES), {"edge_attr": "a"}, "name its columns by edge_features"),
+        (partial(Graph, VERTICES, EDGES), {"task": "regression"}, "pass it to the Trainer"),
         (partial(HeteroGraph, {}, {}), {"undirected": True}, "give the reverses as relations"),
     ],
     ids=str,
