@@ -304,6 +304,9 @@ class Refused(torch.nn.Module):
             torch.autocast("cpu", dtype=torch.bfloat16)(lambda self, x, e: self.conv(x, e)),
             "computes under torch.autocast",
         ),
+        (torch.inference_mode()(lambda self, x, e: self.conv(x, e)), "computes under torch.inference_mode"),
+        (lambda self, x, e: self.conv(x, e) * F.one_hot(x[:, 0].long()), "pass num_classes to one_hot"),
+        (lambda self, x, e: self.conv(x, e) + self.linear.weight[x[:, 0].long()], r"one_hot\(number, num_classes\)"),
     ],
 )
 def test_what_a_forward_does_is_refused_in_its_own_words(forward, words: str) -> None:
