@@ -153,8 +153,17 @@ def test_what_only_spark_can_read_says_so(monkeypatch):
             Graph.read_tables(vertices, "edges.parquet")
     with pytest.raises(GraphError, match="of format delta, which needs Spark"):
         Graph.read_tables("a/users", "a/links", format="delta")
-    with pytest.raises(GraphError, match="cannot be reached without Spark"):
-        Graph.read("nowhere://bucket/graph")
+    for uri in ("nowhere://bucket/graph", "dbfs:/mnt/graph"):
+        with pytest.raises(GraphError, match="cannot be reached without Spark"):
+            Graph.read(uri)
+
+    class NoToken:
+        def get_file_info(self, path):
+            raise pa.lib.ArrowException("no token")
+
+    monkeypatch.setattr("lotan.graph.file_tables.located", lambda place: (NoToken(), place.name))
+    with pytest.raises(GraphError, match="cannot be reached without Spark: no token"):
+        Graph.read("abfss://container@account/graph")
 
 
 def test_a_graph_is_not_saved_over_another(tmp_path):
