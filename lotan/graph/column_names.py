@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from inspect import signature
@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 from lotan.arguments import unknown
 from lotan.errors import GraphError
+from lotan.graph.splits import code_of
 from planner.spec import SPLITS, Task
 
 OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type": "edge_type"}
@@ -244,6 +245,7 @@ _MEANT = {
     "edge_attr": "name its columns by edge_features",
     "edge_weight": "name its column by weight",
     "edge_index": "use Graph.from_arrays(features, edge_index=...)",
+    "task": "pass it to the Trainer, as task=",
     "train_mask": 'name the three columns by split=["train_mask", "val_mask", "test_mask"]',
 }
 _MEANT_BY_TYPE = _MEANT | {
@@ -273,13 +275,29 @@ NAME_ARGUMENTS = tuple(signature(column_names).parameters)
 def _split_names(split: Any) -> str | tuple[str, ...] | None:
     if split is None or isinstance(split, str):
         return split
+    if isinstance(split, Mapping):
+        return _by_split(split)
     several = _one_or_several("split", split)
     if len(several) != len(SPLITS):
         raise GraphError(f"split is {split!r}; expected the name of a column, or of three masks: train, val and test.")
     return tuple(several)
 
 
+def _by_split(masks: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Return the names of three masks, which a mapping has by the names of their splits.
+
+    >>> _by_split({"train": "is_train", "valid": "is_val"})
+    ('is_train', 'is_val', '')
+    """
+    found = {code_of(str(name)): column for name, column in masks.items()}
+    if not set(found) <= set(range(len(SPLITS))) or not all(isinstance(column, str) for column in found.values()):
+        raise GraphError(f"split is {masks!r}; expected the columns of masks by 'train', 'val' and 'test'.")
+    return tuple(found.get(code, "") for code in range(len(SPLITS)))
+
+
 def _one_or_several(argument: str, given: Any) -> str | tuple[str, ...]:
+    if isinstance(given, Set | Mapping):
+        raise GraphError(f"{argument} is {given!r}, which has no order of columns; expected a list of their names.")
     several = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     if not several or not all(isinstance(name, str) for name in several):
         raise GraphError(f"{argument} is {given!r}; expected the name of a column, or a list of such names.")

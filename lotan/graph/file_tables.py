@@ -47,8 +47,13 @@ def located(place: Place) -> tuple[FileSystem, str]:
         other = _by_fsspec(place.name)
         if other is not None:
             return other
-        mend = "Start a Spark session that reaches it, or copy the files here."
-        raise fault(place.name, "", f"cannot be reached without Spark: {reason(error)}", mend) from error
+        raise _unreachable(place, error) from error
+
+
+def _unreachable(place: Place, error: Exception) -> GraphError:
+    """Build the error for a URI that Arrow cannot reach."""
+    mend = "Start a Spark session that reaches it, or copy the files here."
+    return fault(place.name, "", f"cannot be reached without Spark: {reason(error)}", mend)
 
 
 def _by_fsspec(uri: str) -> tuple[FileSystem, str] | None:
@@ -58,6 +63,8 @@ def _by_fsspec(uri: str) -> tuple[FileSystem, str] | None:
     try:
         files, path = import_module("fsspec.core").url_to_fs(uri)
     except (ImportError, ValueError, OSError):  # no fsspec, no package for the scheme, or no such scheme
+        return None
+    if "file" in files.protocol:  # what has one slash only, such as dbfs:/graph, is taken for a local path
         return None
     return fs.PyFileSystem(fs.FSSpecHandler(files)), path
 
@@ -177,8 +184,8 @@ def is_there(place: Place) -> bool:
     files, path = located(place)
     try:
         return bool(files.get_file_info(path).type != fs.FileType.NotFound)
-    except OSError as error:
-        raise unreadable(place, error) from error
+    except (OSError, pa.ArrowException) as error:
+        raise _unreachable(place, error) from error
 
 
 def check_footers(place: Place) -> None:

@@ -340,8 +340,6 @@ def make_room(directory: Path, overwrite: bool, names: tuple[str, ...] = (VERTIC
     Raises:
         GraphError: a graph is there, and `overwrite` is False; or the place is a file, or has a saved model.
     """
-    if directory.exists() and not directory.is_dir():
-        raise GraphError(f"{directory} is a file, and a graph is saved as a directory. Name another place.")
     require_no_model(directory)
     there = [directory / name for name in names if (directory / name).exists()]
     if there and not overwrite:
@@ -354,11 +352,13 @@ def make_room(directory: Path, overwrite: bool, names: tuple[str, ...] = (VERTIC
 
 
 def require_no_model(directory: Path) -> None:
-    """Check that no saved model lies where a graph is to be saved.
+    """Check that neither a file nor a saved model lies where a graph is to be saved.
 
     Raises:
-        GraphError: a model is there.
+        GraphError: a file or a model is there.
     """
+    if directory.exists() and not directory.is_dir():
+        raise GraphError(f"{directory} is a file, and a graph is saved as a directory. Name another place.")
     if (directory / SAVED_MODEL).exists():
         raise GraphError(f"{directory} has a saved model, and a graph needs a folder of its own. Name another place.")
 

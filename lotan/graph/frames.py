@@ -30,6 +30,7 @@ from lotan.graph.groups import GroupNumbers
 from lotan.graph.kinds import Kind, accepts, kind_of_spark
 from lotan.graph.labels import LabelStatistics, TrainingWeights
 from lotan.graph.spark_names import named
+from lotan.graph.spark_tables import require_room
 from lotan.graph.splits import NOTHING, SPELLINGS
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
@@ -201,7 +202,11 @@ def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwr
     """Write both tables as directories of Parquet part files. Texts of classes are written as texts.
 
     Splits and relations of edges are written as they are, if they are there.
+
+    Raises:
+        GraphError: a graph is there and `overwrite` is False, or it is the one that Spark reads.
     """
+    require_room(tables, path, (VERTICES, EDGES), overwrite)
     names = names.with_links().present_edges(tables[1].columns)
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)

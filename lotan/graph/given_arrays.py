@@ -19,7 +19,8 @@ from lotan.graph.faults import oversized
 from lotan.graph.given_ends import edge_ends
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.given_tables import as_numpy
-from lotan.graph.splits import UNKNOWN, codes_of_numbers, codes_of_texts
+from lotan.graph.splits import UNKNOWN, code_of, codes_of_masks, codes_of_numbers, codes_of_texts
+from planner.spec import SPLITS
 
 Array = npt.NDArray[np.generic]
 
@@ -47,7 +48,7 @@ _MEANT = {
     "edge_weight": "pass it as weight",
     **dict.fromkeys(
         ("train_mask", "val_mask", "test_mask", "train_idx", "val_idx", "test_idx"),
-        "pass one array split, with 'train', 'val', 'test' or None for each vertex",
+        "pass one array split, with 'train', 'val', 'test' or None for each vertex, or three masks in a list",
     ),
     "edge_features": "pass it as edge_attr",
     "n_id": "pass it as ids",
@@ -76,7 +77,8 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     Raises:
         GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
     """
-    held = {name: _array(name, value) for name, value in _with_ends(given).items() if value is not None}
+    given = _with_ends(given) | {"split": _without_masks(given.get("split"))}
+    held = {name: _array(name, value) for name, value in given.items() if value is not None}
     for name in ("src", "dst"):
         if name not in held:
             raise GraphError(f"{name}: is None; expected {_EXPECTED[name][2]}.")
@@ -207,6 +209,35 @@ def _label(label: Array | None, count: int) -> GivenLabels:
                 f"label: holds {others[:1] or label.shape}; give numbers alone, or one string for each vertex."
             )
     return GivenLabels.of_array(label)
+
+
+def _without_masks(split: Any) -> Any:
+    """Return splits as they were given, or their numbers in place of three masks: in a list, or by the names of splits.
+
+    Raises:
+        GraphError: a mask does not fit, or a vertex is in several of them.
+    """
+    if isinstance(split, Mapping):
+        by_code = {code_of(str(name)): as_numpy(mask) for name, mask in split.items()}
+        if not by_code or not set(by_code) <= set(range(len(SPLITS))):
+            raise GraphError(f"split: has masks by {', '.join(map(repr, split))}; expected 'train', 'val' and 'test'.")
+    else:
+        several = list(split) if isinstance(split, list | tuple) or np.ndim(split) == 2 else []
+        by_code = dict(enumerate(map(as_numpy, several))) if len(several) == len(SPLITS) else {}
+        if not by_code or any(mask.ndim != 1 or mask.dtype.kind != "b" for mask in by_code.values()):
+            return split
+    shapes = {mask.shape for mask in by_code.values()}
+    if len(shapes) > 1 or any(mask.ndim != 1 or mask.dtype.kind != "b" for mask in by_code.values()):
+        raise GraphError(
+            "split: has masks that are no booleans, [vertices], of one length. Give True or False for each."
+        )
+    none = np.zeros(shapes.pop(), dtype=np.bool_)
+    codes, doubled = codes_of_masks([by_code.get(code, none) for code in range(len(SPLITS))])
+    if doubled.any():
+        raise GraphError(
+            f"split: {int(doubled.sum()):,} vertices are in several masks. A vertex is in one split at most."
+        )
+    return codes
 
 
 def _split(split: Array, name: str = "split") -> npt.NDArray[np.int8]:

@@ -62,6 +62,16 @@ def from_pandas_on_spark(table: Any) -> Any:
         return table.to_spark()
 
 
+def repeatable(table: Any) -> Any:
+    """Return a stream of Arrow as an Arrow table, and other tables as they are.
+
+    A stream such as a `pyarrow.RecordBatchReader` gives its rows once, and a graph reads a table more than once.
+    """
+    if is_pandas(table) or is_spark(table) or not hasattr(table, "__arrow_c_stream__"):
+        return table
+    return _as_arrow(table)
+
+
 def form_of(table: Any, name: str) -> Form:
     """Return where a table is: in Spark or in memory.
 
@@ -74,9 +84,12 @@ def form_of(table: Any, name: str) -> Form:
     """
     if is_spark(table):
         return "spark"
-    if is_pandas(table) or isinstance(table, Mapping) or hasattr(table, "__arrow_c_stream__"):
-        return "memory"
     package = type(table).__module__.split(".")[0]
+    columns = is_pandas(table) or (isinstance(table, Mapping) and package not in _LINES)  # a view of networkx is none
+    if columns or hasattr(table, "__arrow_c_stream__"):
+        return "memory"
+    if table is None:
+        raise GraphError(f"{name.capitalize()} are missing. Give a table of them; one without rows is a table too.")
     line = _LINES.get("path" if isinstance(table, str | Path) else package)
     advice = (
         f"Convert it: {line}."
@@ -87,11 +100,11 @@ def form_of(table: Any, name: str) -> Form:
 
 
 def names_of_columns(table: Any) -> list[str]:
-    """Return the names of the columns of a table in memory or in Spark. An index of pandas called `id` is a column."""
+    """Return the names of the columns of a table in memory or in Spark. A named index of pandas counts as a column."""
     if isinstance(table, Mapping):
         return list(table)
     if is_pandas(table):
-        return [*table.columns, *(["id"] if _has_ids_in_index(table) else [])]
+        return [*table.columns, *_named_indices(table)]
     if hasattr(table, "columns") and is_spark(table):
         return list(table.columns)
     found: list[str] = _as_arrow(table).column_names
@@ -113,9 +126,9 @@ def arrow_table(table: Any, name: str, wanted: list[str]) -> pa.Table:
         held = _as_arrow(table)
         require_columns(name, wanted, held.column_names)
         return held.select(wanted)
-    if is_pandas(table) and "id" in wanted and _has_ids_in_index(table):
-        table = table.reset_index()
-    require_columns(name, wanted, list(table.columns) if is_pandas(table) else list(table))
+    require_columns(name, wanted, names_of_columns(table))
+    if is_pandas(table) and (indices := [column for column in _named_indices(table) if column in wanted]):
+        table = table.reset_index(level=indices)
     columns = {}
     for column in wanted:
         try:
@@ -138,8 +151,9 @@ def _has_one_type(column: Any) -> bool:
     return dtype is not None and str(getattr(dtype, "name", "object")) != "object"
 
 
-def _has_ids_in_index(frame: pd.DataFrame) -> bool:
-    return "id" not in frame.columns and frame.index.names == ["id"]
+def _named_indices(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the parts of an index that no column has."""
+    return [name for name in frame.index.names if isinstance(name, str) and name not in frame.columns]
 
 
 def _as_arrow(table: Any) -> pa.Table:

@@ -77,7 +77,7 @@ class Graph(GraphFacts):
     For link tasks the edges may also have the columns `split` and `relation`, see `lotan.LinkPrediction`.
 
     Raises:
-        GraphError: vertices or edges are no table, or a name is no string.
+        GraphError: vertices or edges are missing or no table, or a name is no string.
         ConfigurationError: `undirected` is neither True nor False.
 
     Example:
@@ -91,7 +91,7 @@ class Graph(GraphFacts):
     def __init__(
         self,
         vertices: Any,
-        edges: Any,
+        edges: Any = None,
         features: str | Sequence[str] = "features",
         label: str | None = "label",
         split: str | Sequence[str] | None = "split",
@@ -248,8 +248,8 @@ class Graph(GraphFacts):
             dst: ids of the edges' destinations [edges].
             label: integers [vertices] (-1 for none) or strings, or floats [vertices] or [vertices, targets] (NaN for
                 none); None for a graph without labels (default: None).
-            split: numbers [vertices] with -1 for none, 0 for train, 1 for val and 2 for test, or the splits' names;
-                None for a graph without splits (default: None).
+            split: numbers [vertices] with -1 for none, 0 for train, 1 for val and 2 for test, or the splits' names. Or three
+                masks [vertices], in a list or by their splits' names. None for a graph without splits (default: None).
             weight: weights [edges], or None if every edge weighs 1 (default: None).
             ids: integers or strings [vertices], or None for 0, 1, ... (default: None).
             undirected: if True, missing reverses of edges are added, as the class describes it (default: False).

@@ -11,7 +11,7 @@ from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import hetero_pyg, typed_folders, typed_tables
 from lotan.graph.column_names import NAME_ARGUMENTS, column_names, refuse_unknown
-from lotan.graph.given_tables import form_of, from_pandas_on_spark, is_spark
+from lotan.graph.given_tables import form_of, from_pandas_on_spark, is_spark, repeatable
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.graph import Graph
 from planner.vertex_types import Relation
@@ -186,4 +186,4 @@ def _tables(given: Any, what: str) -> Any:
     found = {key: from_pandas_on_spark(table) for key, table in given.items()}
     for table in found.values():
         form_of(table, what)
-    return found
+    return {key: repeatable(table) for key, table in found.items()}

@@ -18,7 +18,7 @@ from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names
 from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import TablePlaces
-from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns
+from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns, repeatable
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.places import is_uri, place_of
 from lotan.graph.triples import read_triples, triples_at
@@ -131,6 +131,7 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     """
     vertices, edges = from_pandas_on_spark(vertices), from_pandas_on_spark(edges)
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
+    vertices, edges = repeatable(vertices), repeatable(edges)
     names = names.with_present_weight(names_of_columns(edges)).with_matched_features(names_of_columns(vertices))
     notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:
@@ -182,8 +183,10 @@ def _unread_edges(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
     found = [name for name in columns if name in UNREAD_EDGES and name not in read]
     if not found:
         return ()
-    several = f"the columns {', '.join(found)} are" if len(found) > 1 else f"the column {found[0]} is"
-    return (f"edges: {several} not read; name them where the graph is made, as weight, edge_features or edge_type",)
+    are, them = (
+        (f"the columns {', '.join(found)} are", "them") if len(found) > 1 else (f"the column {found[0]} is", "it")
+    )
+    return (f"edges: {are} not read; name {them} where the graph is made, as weight, edge_features or edge_type",)
 
 
 def of_path(
@@ -226,10 +229,11 @@ def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession
     local = all(place.where == "path" for place in tables)
     session = spark if spark is not None or local else _active()
     if tables.by_arrow and (local or session is None):
-        names = _named(given, open_table(tables.edges).schema.names)
+        present = open_table(tables.edges).schema.names
+        names = _named(given, present)
         if names.has_pattern:
             names = names.with_matched_features(open_table(tables.vertices).schema.names)
-        return Source(names, files=tables)
+        return Source(names, files=tables, notes=_unread_edges(present, names))
     session = session or _active()
     if session is None:
         place = next(place for place in tables if not place.by_arrow)
@@ -241,7 +245,8 @@ def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession
 
     vertices, edges = (spark_tables.read(session, place) for place in tables)
     names = _named(given, edges.columns).with_matched_features(vertices.columns)
-    return Source(names, tables=(vertices, edges))
+    notes = (*_unread_labels(vertices.columns, names), *_unread_edges(edges.columns, names))
+    return Source(names, tables=(vertices, edges), notes=notes)
 
 
 def _existing(tables: TablePlaces, session: SparkSession | None) -> TablePlaces:

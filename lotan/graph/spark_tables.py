@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,8 +14,9 @@ from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.graph.faults import fault
 from lotan.graph.file_tables import check_footers, open_table
+from lotan.graph.given_tables import is_connect
 from lotan.graph.kinds import is_list
-from lotan.graph.places import Place
+from lotan.graph.places import Place, is_uri
 
 _OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 
@@ -50,6 +53,44 @@ def is_there(spark: SparkSession, place: Place) -> bool:
         java: Any = spark._jvm
         path = java.org.apache.hadoop.fs.Path(place.name)
         return bool(path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path))
+
+
+def require_room(tables: tuple[DataFrame, DataFrame], path: str, names: tuple[str, ...], overwrite: bool) -> None:
+    """Check that a graph in Spark can be saved at a place.
+
+    Args:
+        tables: the graph's tables.
+        path: the directory or its URI.
+        names: the names of what is written there.
+        overwrite: if True, the user allows to replace a graph that is there.
+
+    Raises:
+        GraphError: a graph is there, and `overwrite` is False; or the tables are read from what would be replaced.
+    """
+    spark, places = tables[0].sparkSession, [f"{path}/{name}" for name in names]
+    if overwrite:
+        read = [file for table in tables for file in table.inputFiles()]
+        if any(_lies_in(file, place) for file in read for place in places):
+            raise GraphError(
+                f"{path} has the tables that the graph is made of, and Spark would remove their rows before it reads them. "
+                "Name another place."
+            )
+    elif not is_connect(tables[0]) and any(is_there(spark, Place("uri", place)) for place in places):
+        raise GraphError(f"{path} has a graph already. Name another place, or pass overwrite=True to replace it.")
+
+
+def _lies_in(file: str, place: str) -> bool:
+    """Return True if a file, by its URI, may be a place or lie in it. Schemes such as s3 and s3a count as one.
+
+    >>> _lies_in("file:///tmp/a%20b/edges.parquet/part-0", "/tmp/a b/edges.parquet")
+    True
+    >>> _lies_in("s3a://one/g/edges.parquet", "s3://two/g/edges.parquet")
+    False
+    """
+    of_file, of_place = urlsplit(file), urlsplit(place if is_uri(place) else Path(place).absolute().as_uri())
+    hosts = {part.netloc for part in (of_file, of_place) if part.netloc}
+    inside, outside = (unquote(part.path).rstrip("/") for part in (of_file, of_place))
+    return len(hosts) < 2 and f"{inside}/".startswith(f"{outside}/")
 
 
 def _schema_for_spark(place: Place) -> pa.Schema | None:

@@ -20,7 +20,15 @@ from lotan.links.traced_decoder import decoder_spec
 from lotan.planning.batches import check_drawn_by_spark, plan_of_batch, sampling_of
 from lotan.planning.job import Job, with_scores
 from lotan.planning.learned import draw_rows, place_of_rows
-from lotan.planning.models import check_statistics, edge_demands, model_outputs, model_width, takes_roots, traced
+from lotan.planning.models import (
+    check_statistics,
+    edge_demands,
+    hook_notes,
+    model_outputs,
+    model_width,
+    takes_roots,
+    traced,
+)
 from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
@@ -79,7 +87,7 @@ def prepare_links(
     engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling, limited=False)
     weights = linked.graph.names.weight_words(linked.graph.statistics.weighted)
     planned = planned.described(weights=weights, **place_of_rows(config, train))
-    warnings = (*graph.notes, *report.warnings, *idle_settings(engine.name, config, linked.graph))
+    warnings = (*graph.notes, *report.warnings, *hook_notes(model), *idle_settings(engine.name, config, linked.graph))
     warnings = (*warnings, *limit_notes(engine.name, config, linked.graph))
     job = Job(
         graph=linked.graph,

@@ -44,6 +44,19 @@ def edge_data(graph: Graph) -> EdgeData:
     return graph.statistics.edge_data if found.width == 0 else found
 
 
+def hook_notes(model: torch.nn.Module) -> tuple[str, ...]:
+    """Return a note on the forward hooks of a model, which run while it is traced and never again."""
+    hooked = [
+        name or "the model" for name, one in model.named_modules() if one._forward_hooks or one._forward_pre_hooks
+    ]
+    if not hooked:
+        return ()
+    return (
+        f"forward hooks of {', '.join(hooked)}: what they return is trained, but they are called only while the model is "
+        "traced; what else they do, such as collecting outputs, happens in no epoch",
+    )
+
+
 def edge_demands(spec: Spec) -> tuple[EdgeData, tuple[int, str] | None]:
     """Return the columns of edges that a model reads, and how many types it distinguishes, with the layer that does."""
     return data_read(spec), number_of_types(spec)

@@ -36,6 +36,7 @@ from lotan.planning.models import (
     check_statistics,
     check_variances_of_types,
     edge_demands,
+    hook_notes,
     model_outputs,
     model_width,
     takes_roots,
@@ -107,6 +108,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     warnings = (
         *graph.notes,
         *report.warnings,
+        *hook_notes(model),
         *slow_choice(engine, config),
         *idle_settings(engine.name, config, graph),
     )

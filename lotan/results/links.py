@@ -14,7 +14,7 @@ from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph
 from lotan.graph.arrays import Ids, Positions, positions_of
 from lotan.graph.faults import EXAMPLES
-from lotan.graph.given_tables import arrow_table, names_of_columns
+from lotan.graph.given_tables import arrow_table, names_of_columns, repeatable
 from lotan.links.decoders import PREFIX, Decoder, make_decoder
 from lotan.links.examples import relation_numbers
 from lotan.links.ranks import best_destinations, scores_of
@@ -107,6 +107,7 @@ def read_pairs(given: Any, wanted: tuple[str, ...], ids: Ids, relations: tuple[i
         GraphError: If a column is missing, or a vertex or relation is not known.
     """
     columns = (*wanted, "relation") if relations else wanted
+    given = repeatable(given)
     present = names_of_columns(given)
     for name in columns:
         if name not in present:

@@ -70,6 +70,6 @@ class Run:
             overwrite: True to replace a saved model that is there.
 
         Raises:
-            ModelError: A saved model is there and `overwrite` is False, or the directory has a saved graph.
+            ModelError: A saved model is there and `overwrite` is False, the directory has a saved graph, or it is a file.
         """
         self.model.save(directory, overwrite)

@@ -350,7 +350,7 @@ class TrainedModel:
             overwrite: True to replace a saved model that is there.
 
         Raises:
-            ModelError: A saved model is there and `overwrite` is False, or the directory has a saved graph.
+            ModelError: A saved model is there and `overwrite` is False, the directory has a saved graph, or it is a file.
         """
         directory = expanded(directory)
         require_flag("save", "overwrite", overwrite)
@@ -371,6 +371,8 @@ class TrainedModel:
 
 def _require_room(directory: Path, overwrite: bool) -> None:
     """Check that a model can be saved in a directory."""
+    if directory.exists() and not directory.is_dir():
+        raise ModelError(f"{directory} is a file, and a model is saved as a directory; name another place")
     if has_graph(directory):
         raise ModelError(f"{directory} has a saved graph, and a model needs a folder of its own; name another place")
     if (directory / SPEC).exists() and not overwrite:

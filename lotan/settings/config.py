@@ -194,10 +194,29 @@ def given_config(options: dict[str, Any]) -> TrainerConfig:
     return TrainerConfig(**{**options, **plain, **paths})
 
 
+_MEANT: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("lr", "learning_rate", "weight_decay", "momentum"),
+        "it belongs to the optimizer, such as optimizer=lotan.Adam(lr=0.01)",
+    ),
+    **dict.fromkeys(
+        ("batch_size", "fanouts", "num_neighbors"),
+        "it belongs to the regime, such as regime=lotan.MiniBatch(batch_size=1024)",
+    ),
+    **dict.fromkeys(("criterion", "loss_function"), "did you mean loss?"),
+    **dict.fromkeys(("device", "accelerator", "devices", "gpus"), "leave it out, because workers compute on the CPU"),
+    **dict.fromkeys(("precision", "dtype"), "leave it out, because workers compute in float32"),
+    **dict.fromkeys(("verbose", "quiet"), "did you mean progress?"),
+    "early_stopping": "did you mean patience, the evaluations without improvement after which training stops?",
+    "num_workers": "did you mean workers?",
+}
+"""The words for settings of other libraries, or of what a setting is made of."""
+
+
 def _meant(unknown: str, known: list[str]) -> str:
     """Return what somebody may have meant by a setting that is not there, or else all settings."""
-    if unknown in ("lr", "learning_rate", "weight_decay", "momentum"):
-        return "it belongs to the optimizer, such as optimizer=lotan.Adam(lr=0.01)"
+    if unknown in _MEANT:
+        return _MEANT[unknown]
     near = nearest(unknown, known)
     return f"did you mean {near}?" if near else f"there are {', '.join(known)}"
 

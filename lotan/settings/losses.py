@@ -52,7 +52,6 @@ EXAMPLE = "cross_entropy(label_smoothing=0.1)"
 OWN: Mapping[Task, str] = {"classification": "cross_entropy", "multilabel": "bce_with_logits", "regression": "mse"}
 """The loss of each task. Of classification with one output, it is "bce_with_logits"."""
 
-_SAME = {"binary_cross_entropy_with_logits": "bce_with_logits"}
 _FUNCTIONS: Mapping[Any, str] = {
     functional.cross_entropy: "cross_entropy",
     functional.nll_loss: "nll",
@@ -73,6 +72,12 @@ _MODULES: Mapping[type[torch.nn.Module], str] = {
     torch.nn.HuberLoss: "huber",
     torch.nn.PoissonNLLLoss: "poisson_nll",
 }
+_SAME = {
+    "binary_cross_entropy_with_logits": "bce_with_logits",
+    "mae": "l1",
+    **{module.__name__: name for module, name in _MODULES.items()},
+}
+"""Other names of losses: those of torch's modules, and of metrics."""
 
 
 def named_loss(given: LossSetting) -> NamedCall | None:
@@ -81,8 +86,8 @@ def named_loss(given: LossSetting) -> NamedCall | None:
     Raises:
         ConfigurationError: If there is no loss of that name, if it has no such argument, or if an argument is unusable.
 
-    >>> str(named_loss("huber_loss(delta=2.0)")), str(named_loss(torch.nn.MSELoss()))
-    ('huber(delta=2.0)', 'mse')
+    >>> str(named_loss("huber_loss(delta=2.0)")), str(named_loss("HuberLoss")), str(named_loss(torch.nn.MSELoss()))
+    ('huber(delta=2.0)', 'huber', 'mse')
     """
     if isinstance(given, str):
         call = read_call("loss", given, EXAMPLE)

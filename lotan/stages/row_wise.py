@@ -223,7 +223,8 @@ def _check_lookup(op: str, arguments: dict[str, Any], types: Types) -> str | Non
         return _check_along(op, arguments, types)
     if types[index.name].rows != "edge":
         return (
-            "(or embedding, or table[index]) by a number of each vertex is not supported; give the graph float features"
+            "(or embedding, or table[index]) by a number of each vertex is not supported; write it as a product, "
+            "torch.nn.functional.one_hot(number, num_classes).float() @ table"
         )
     if arguments["dim"] != 0 or _rank(index, types) != 1:
         return (

@@ -181,6 +181,11 @@ class _Notes(TorchFunctionMode):
                 "computes under torch.autocast, and plans compute in torch.float32; leave autocast out of forward, and train "
                 "outside of it"
             )
+        if torch.is_inference_mode_enabled():
+            raise scope.error(
+                "computes under torch.inference_mode; leave it out of forward, and use .detach() on what is to "
+                "have no gradient"
+            )
         fx_traceback.current_meta["custom"] = {"layer": scope.layer, "line": scope.line, "kind": scope.kind}
         return func(*args, **(kwargs or {}))
 

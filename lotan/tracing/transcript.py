@@ -226,6 +226,8 @@ class Transcript(MovedRowsWriter):
             self._reduce(node, reduction)
         else:
             self._write(node, canonical_form(node, self._functional(node, name)))
+            if name in LOOKUPS:
+                self._bound_lookup(node, name)
         schema = _schema(node)
         # An operator that writes to its input returns it, and torch.fx then uses the new node in place of the input's.
         if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
@@ -347,6 +349,14 @@ class Transcript(MovedRowsWriter):
         if not isinstance(found, int):
             self._bounds.append(Bound(*found, limit, layer_of(node)))
         self._values[node] = value
+
+    def _bound_lookup(self, node: Node, name: str) -> None:
+        """Note that attributes of edges by which rows of a parameter are looked up have to be below the number of rows."""
+        table, index = node.args[0], lookup_index(node, name)
+        value = self._values.get(index) if isinstance(index, Node) else None
+        found = numbers_of(value.name, self._calls) if isinstance(value, Ref) else None
+        if isinstance(found, tuple) and found[0] == "edge_attr" and isinstance(table, Node):
+            self._bounds.append(Bound(*found, int(table.meta["val"].shape[0]), layer_of(node)))
 
     def _item(self, node: Node) -> None:
         """Translate one result of an operator that has several into calls that have one."""

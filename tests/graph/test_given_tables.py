@@ -32,6 +32,7 @@ FORMS = {
     "pandas": pd.DataFrame,
     "arrow": pa.table,
     "a stream of Arrow": lambda table: Stream(pa.table(table)),
+    "a stream that is read once": lambda table: pa.table(table).to_reader(),
     "a record batch": lambda table: pa.table(table).to_batches()[0],
     "lists": dict,
     "arrays": lambda table: {name: np.array(cells) for name, cells in table.items()},
@@ -53,10 +54,16 @@ def same(one: Graph, other: Graph) -> None:
         np.testing.assert_array_equal(getattr(other.arrays(), name), array, name)
 
 
-@pytest.mark.parametrize("of_edges", ["pandas", "arrow", "arrays"])
+@pytest.mark.parametrize("of_edges", ["pandas", "arrow", "arrays", "a stream that is read once"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_container_makes_the_same_graph(form, of_edges):
     same(Graph(FORMS[form](VERTICES), FORMS[of_edges](EDGES)), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+
+
+def test_streams_that_are_read_once_make_a_graph_by_types():
+    once = FORMS["a stream that is read once"]
+    relation = "paper", "cites", "paper"
+    assert len(HeteroGraph({"paper": once(VERTICES)}, {relation: once(EDGES)}).arrays().src) == len(EDGES["src"])
 
 
 def test_sparse_columns_and_big_endian_columns_of_pandas():
@@ -79,6 +86,10 @@ def test_ids_may_be_the_index_and_ends_may_have_the_names_of_networkx():
     frame = pd.DataFrame(VERTICES).set_index("id")
     edges = pd.DataFrame(EDGES).rename(columns={"src": "source", "dst": "target"})
     same(Graph(frame, edges), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+    frame, ends = frame.rename_axis("user"), pd.DataFrame(EDGES).set_index(["src", "dst"])
+    same(Graph(frame, ends, id="user"), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+    with pytest.raises(GraphError, match="there is no column 'id'; the columns are features, label, user"):
+        Graph(frame, ends).arrays()
 
 
 def test_names_of_ids_and_ends_are_given():
@@ -91,12 +102,16 @@ def test_what_is_no_table_is_named_with_the_line_that_converts_it():
     networkx, scipy = pytest.importorskip("networkx"), pytest.importorskip("scipy.sparse")
     for edges, words in (
         (networkx.path_graph(3), "networkx.to_pandas_edgelist"),
+        (networkx.path_graph(3).edges, "networkx.to_pandas_edgelist"),
         (scipy.eye(3, format="csr"), r"src, dst = adjacency\.nonzero\(\)"),
         ([(1, 2)], "Edges are a list, which is no table"),
         ("edges.parquet", r"lotan\.Graph\.read_tables"),
+        (None, "Edges are missing"),
     ):
         with pytest.raises(GraphError, match=words):
             Graph(VERTICES, edges)
+    with pytest.raises(GraphError, match=r"networkx\.to_pandas_edgelist"):
+        Graph(networkx.path_graph(3))
     with pytest.raises(GraphError, match="columns have different lengths: src has 2, dst has 1"):
         Graph(VERTICES, {"src": [1, 2], "dst": [2]}).arrays()
 
@@ -119,6 +134,17 @@ def test_tensors_of_other_types_and_layouts_are_features(features):
         Graph({"id": [0, 1], "features": features}, {"src": [0], "dst": [1]}),
     ):
         assert graph.arrays().features.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_columns_of_files_that_look_like_data_and_are_not_read_are_named(tmp_path):
+    pd.DataFrame(VERTICES).to_parquet(tmp_path / "vertices.parquet")
+    pd.DataFrame(EDGES).assign(edge_weight=1.0, weight=1.0).to_parquet(tmp_path / "edges.parquet")
+    said = (
+        "edges: the column edge_weight is not read; name it where the graph is made, as weight, edge_features or edge_type",
+    )
+    assert Graph.read(tmp_path).notes == said
+    assert Graph.read_tables(tmp_path / "vertices.parquet", tmp_path / "edges.parquet").notes == said
+    assert Graph.read(tmp_path, weight="edge_weight").notes == ()
 
 
 def test_columns_that_look_like_data_and_are_not_read_are_named():
@@ -144,6 +170,7 @@ def test_columns_that_look_like_data_and_are_not_read_are_named():
         (Graph.from_arrays, {"val_mask": [True]}, "pass one array split"),
         (Graph.from_arrays, {"lable": [0]}, "did you mean 'label'"),
         (partial(Graph, VERTICES, EDGES), {"edge_attr": "a"}, "name its columns by edge_features"),
+        (partial(Graph, VERTICES, EDGES), {"task": "regression"}, "pass it to the Trainer"),
         (partial(HeteroGraph, {}, {}), {"undirected": True}, "give the reverses as relations"),
     ],
     ids=str,
@@ -193,6 +220,28 @@ def test_arrays_take_tensors_an_edge_index_and_names():
         Graph.from_arrays([[1.0]], edge_index=scipy.eye(1))
     with pytest.raises(GraphError, match=r"edge_index: is int64 of shape \[2\]"):
         Graph.from_arrays([[1.0]], edge_index=[0, 0])
+
+
+def test_splits_are_three_masks_in_order_or_by_name():
+    train, val, test = [True, False, False], [False, True, False], [False, False, False]
+    by_name = {"train": torch.tensor(train), "valid": np.array(val)}
+    for split in ([train, val, test], torch.tensor([train, val, test]), by_name):
+        assert Graph.from_arrays(np.ones((3, 1)), [0], [1], split=split).arrays().split.tolist() == [0, 1, -1]
+    for split, words in (
+        ({"trian": train}, "by 'trian'"),
+        ({"train": [0, 1, 1]}, "no booleans"),
+        ([train] * 3, "1 vertices"),
+    ):
+        with pytest.raises(GraphError, match=words):
+            Graph.from_arrays(np.ones((3, 1)), [0], [1], split=split)
+    columns = VERTICES | {"a": train, "b": val}
+    graph = Graph(columns, EDGES, split={"validation": "b", "train": "a"})
+    assert graph.arrays().split.tolist() == [1, -1, 0]  # in the order of ids, which are 3, 1, 2
+    with pytest.raises(GraphError, match="columns of masks by 'train', 'val' and 'test'"):
+        Graph(columns, EDGES, split={"train": "a", "other": "b"})
+    for features in ({"a", "b"}, {"a": 1}):
+        with pytest.raises(GraphError, match="no order of columns"):
+            Graph(columns, EDGES, features=features)
 
 
 def test_a_graph_says_what_it_is(tmp_path):

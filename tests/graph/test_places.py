@@ -153,8 +153,17 @@ def test_what_only_spark_can_read_says_so(monkeypatch):
             Graph.read_tables(vertices, "edges.parquet")
     with pytest.raises(GraphError, match="of format delta, which needs Spark"):
         Graph.read_tables("a/users", "a/links", format="delta")
-    with pytest.raises(GraphError, match="cannot be reached without Spark"):
-        Graph.read("nowhere://bucket/graph")
+    for uri in ("nowhere://bucket/graph", "dbfs:/mnt/graph"):
+        with pytest.raises(GraphError, match="cannot be reached without Spark"):
+            Graph.read(uri)
+
+    class NoToken:
+        def get_file_info(self, path):
+            raise pa.lib.ArrowException("no token")
+
+    monkeypatch.setattr("lotan.graph.file_tables.located", lambda place: (NoToken(), place.name))
+    with pytest.raises(GraphError, match="cannot be reached without Spark: no token"):
+        Graph.read("abfss://container@account/graph")
 
 
 def test_a_graph_is_not_saved_over_another(tmp_path):
@@ -204,10 +213,17 @@ def test_a_graph_in_spark_is_not_saved_over_another(spark, tmp_path):
     vertices, edges = (spark.createDataFrame(table.to_pandas()) for table in (VERTICES, EDGES))
     graph = Graph(vertices, edges, features=["f_a"], weight="weight")
     graph.save(tmp_path / "graph")
-    with pytest.raises(GraphError, match=r"cannot be saved at .*graph.*exists"):
+    with pytest.raises(GraphError, match=r"graph has a graph already\. .* pass overwrite=True"):
         graph.save(tmp_path / "graph")
     graph.save(tmp_path / "graph", overwrite=True)
+    read = [spark.read.parquet(f"{tmp_path}/graph/{name}.parquet") for name in ("vertices", "edges")]
+    for place in (tmp_path / "graph", f"file://{tmp_path}/graph"):
+        with pytest.raises(GraphError, match="would remove their rows before it reads them"):
+            Graph(*read).save(place, overwrite=True)
     assert Graph.read(tmp_path / "graph").arrays().features.tolist() == [[1.0], [2.0], [3.0]]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GraphError, match="is a file, and a graph is saved as a directory"):
+        graph.save(tmp_path / "file")
 
 
 @pytest.mark.spark

@@ -270,6 +270,7 @@ def test_losses_of_torch_become_names() -> None:
         "bce_with_logits(pos_weight=(1.0, 2.0))"
     )
     assert str(named_loss(functional.smooth_l1_loss)) == "smooth_l1"
+    assert str(named_loss("SmoothL1Loss(beta=2.0)")) == "smooth_l1(beta=2.0)"
     assert form_of(torch.nn.CrossEntropyLoss(), "classification", 3) is None
 
 

@@ -60,6 +60,27 @@ def test_the_columns_that_hold_types_are_known() -> None:
     assert layers == {("features", 1, 3): "typed", ("edge_attr", 0, 3): "", ("edge_type", 0, 3): ""}
 
 
+class OfBonds(torch.nn.Module):
+    """Looks up a row for a column of edge_attr, as OGB's encoder of bonds does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.conv = torch.nn.Embedding(3, 4), pyg.GINEConv(torch.nn.Linear(WIDTH, 3), edge_dim=4)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.conv(x, edge_index, self.rows(edge_attr[:, 0].long()))
+
+
+def test_rows_for_a_column_of_attributes_train_as_in_pyg_and_are_checked() -> None:
+    torch.manual_seed(0)
+    graph, ours = graph_of_kinds(), OfBonds()
+    theirs = copy.deepcopy(ours)
+    run = lotan.Trainer(ours, graph, **QUICK | {"epochs": 3, "optimizer": lotan.Adam(lr=0.01)}).fit()
+    assert_same_training(run, trained_by_pyg(theirs, graph, torch.optim.Adam), ours, theirs)
+    with pytest.raises(GraphError, match=r"edge_attr.*not among the 3 of layer 'rows', 0 to 2.*: 3.0"):
+        lotan.Trainer(OfBonds(), graph_of_kinds(attribute=3.0), **QUICK).fit()
+
+
 def test_types_within_the_bounds_train_as_in_pyg() -> None:
     torch.manual_seed(0)
     graph, ours = graph_of_kinds(), Kinds()
@@ -304,6 +325,9 @@ class Refused(torch.nn.Module):
             torch.autocast("cpu", dtype=torch.bfloat16)(lambda self, x, e: self.conv(x, e)),
             "computes under torch.autocast",
         ),
+        (torch.inference_mode()(lambda self, x, e: self.conv(x, e)), "computes under torch.inference_mode"),
+        (lambda self, x, e: self.conv(x, e) * F.one_hot(x[:, 0].long()), "pass num_classes to one_hot"),
+        (lambda self, x, e: self.conv(x, e) + self.linear.weight[x[:, 0].long()], r"one_hot\(number, num_classes\)"),
     ],
 )
 def test_what_a_forward_does_is_refused_in_its_own_words(forward, words: str) -> None:

@@ -155,6 +155,22 @@ def test_hooks_on_gradients_are_refused() -> None:
         fit(model, graph())
 
 
+def test_forward_hooks_are_followed_and_a_note_says_that_no_epoch_calls_them() -> None:
+    plain, hooked, collected = Based(), Based(), []
+    hooked.load_state_dict(plain.state_dict())
+    hooked.conv.register_forward_hook(lambda module, given, out: 2 * out)
+    hooked.alone.register_forward_pre_hook(lambda module, given: collected.append(given))
+    trainers = [
+        lotan.Trainer(model, graph(), epochs=1, engine="local", progress=False, eval_every=0)
+        for model in (plain, hooked)
+    ]
+    notes = [[note for note in trainer.job.warnings if "forward hooks" in note] for trainer in trainers]
+    assert [len(found) for found in notes] == [0, 1]
+    assert notes[1][0].startswith("forward hooks of conv, alone: what they return is trained")
+    losses = [trainer.fit().history[0]["loss"] for trainer in trainers]
+    assert losses[0] != losses[1]
+
+
 def test_a_hook_after_a_gradient_is_refused() -> None:
     model = Based()
     model.conv.lin_l.weight.register_post_accumulate_grad_hook(lambda parameter: None)

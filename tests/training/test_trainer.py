@@ -500,6 +500,9 @@ class TestPredictions:
         run.save(tmp_path / "model")
         with pytest.raises(lotan.ModelError, match="graph has a saved graph"):
             run.save(tmp_path / "graph", overwrite=True)
+        (tmp_path / "file").write_text("")
+        with pytest.raises(lotan.ModelError, match="is a file, and a model is saved as a directory"):
+            run.save(tmp_path / "file", overwrite=True)
         with pytest.raises(lotan.GraphError, match="model has a saved model"):
             data.graph.save(tmp_path / "model", overwrite=True)
         assert main(["train", "--graph", "digits", "--save", str(tmp_path / "graph")]) == 2
@@ -541,6 +544,9 @@ class TestPredictions:
     ("options", "message"),
     [
         ({"epoch": 3}, "unknown setting epoch"),
+        ({"criterion": "focal"}, "did you mean loss"),
+        ({"batch_size": 32}, r"regime=lotan\.MiniBatch"),
+        ({"early_stopping": 3}, "did you mean patience"),
         ({"epochs": 0}, "epochs is 0"),
         ({"engine": "spork"}, "unknown engine 'spork'"),
         ({"plan": "best"}, "there is no plan 'best'"),

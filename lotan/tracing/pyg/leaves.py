@@ -19,6 +19,7 @@ from lotan.tracing.pyg.edge_tensors import EdgeTensors
 from lotan.tracing.pyg.meanings import End, Index, with_rows_first
 from lotan.tracing.pyg.typed_layers import han_group
 
+NO_NUMBER = "reads the greatest number of a column; pass num_classes to one_hot"
 ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"
 _REDUCTIONS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
@@ -158,7 +159,7 @@ def one_hot(
         ModelError: `num_classes` is None, which would make the width depend on values.
     """
     if num_classes is None:
-        raise tensors.refuse("reads the greatest number of a column; pass num_classes to one_hot")
+        raise tensors.refuse(NO_NUMBER)
     number = tensors.bounded(index.view(-1), num_classes)
     places = [number == place for place in range(num_classes)]
     return torch.stack(places, dim=-1).to(dtype or torch.get_default_dtype())

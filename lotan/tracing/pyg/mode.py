@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from lotan.tracing.pyg.attention import ONE_GROUP
 from lotan.tracing.pyg.edge_tensors import EdgeTensors
+from lotan.tracing.pyg.leaves import NO_NUMBER
 from lotan.tracing.pyg.meanings import End, Identities, beside, with_rows_first
 from lotan.tracing.pyg.recipes import draws, writes_to_input
 
@@ -199,7 +200,7 @@ class EdgeMode(TorchFunctionMode):
     def _one_hot(self, index: Tensor, num_classes: int = -1) -> Any:
         """Replace torch's one_hot, which compares the greatest number with `num_classes`."""
         if num_classes < 0:
-            return NotImplemented
+            raise self._tensors.refuse(NO_NUMBER)
         numbers = self._tensors.bounded(index, num_classes)
         return torch.stack([numbers == number for number in range(num_classes)], dim=-1).to(torch.int64)
 
