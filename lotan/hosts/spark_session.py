@@ -22,15 +22,16 @@ from pyspark.sql import SparkSession
 from lotan.borders import first_line
 from lotan.errors import ConfigurationError, EngineError
 from lotan.hosts.jar import spark_default, spark_jars
-from lotan.hosts.java_output import JavaOutput, has_own_logging, log_errors_alone, logging_options
+from lotan.hosts.java_output import OPTION_VARIABLES, JavaOutput, has_own_logging, log_errors_alone, logging_options
 from lotan.hosts.local_folder import LocalFolder
 from lotan.settings.byte_sizes import byte_count
 from planner.shares import MALLOC_ARENAS, MIB, STORAGE_SHARE
 
 ROOT = Path(__file__).resolve().parents[2]
+COLLECTOR = "-XX:+UseParallelGC -XX:NewRatio=4 -XX:-UseGCOverheadLimit"
+"""Options of a JVM whose heap is capped: G1 leaves gaps between large arrays, which no collection closes."""
+OWN_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 CAPPED_JAVA = (
-    # G1 leaves gaps between large arrays, which no collection closes
-    "-XX:+UseParallelGC -XX:NewRatio=4 -XX:-UseGCOverheadLimit "
     "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m -Djdk.nio.maxCachedBufferSize=1048576"
 )
 """Options of a JVM whose heap is capped: its memory beside the heap is capped too."""
@@ -293,12 +294,23 @@ def _options(master: str, heap: Heap | None) -> dict[str, str]:
     if heap is not None and heap.capped:
         os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)  # for the processes that are started from here
         options |= {
-            "spark.driver.extraJavaOptions": CAPPED_JAVA,
+            "spark.driver.extraJavaOptions": _capped_java(),
             "spark.memory.fraction": str(STORAGE_SHARE),
             # vectored reading loads a column of a row group at once, into memory beside the heap
             "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         }
     return options
+
+
+def _capped_java() -> str:
+    """Return the options of a JVM whose heap is capped, with those that the user has configured.
+
+    Java does not start with two collectors, so that of the user's options is the only one.
+    """
+    given = spark_default("spark.driver.extraJavaOptions")
+    others = (given, spark_default("spark.driver.defaultJavaOptions"), *map(os.environ.get, OPTION_VARIABLES))
+    own = any(map(OWN_COLLECTOR.search, filter(None, others)))
+    return " ".join(filter(None, ["" if own else COLLECTOR, CAPPED_JAVA, given]))
 
 
 def _end(processes: list[psutil.Process]) -> None:

@@ -78,6 +78,27 @@ def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, de
     assert builder.options.get("spark.driver.memory") == memory
 
 
+@pytest.mark.parametrize(
+    ("defaults", "options", "ours"),
+    [
+        ("", "-Da=b", True),
+        ("", "-XX:+UseG1GC", False),
+        ("spark.driver.extraJavaOptions -Da=b -XX:+UseSerialGC", "", False),
+        ("spark.driver.extraJavaOptions -Da=b", "", True),
+    ],
+)
+def test_a_capped_heap_has_one_collector_and_the_users_options(
+    defaults, options, ours, builder, tmp_path, monkeypatch
+):
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", options)
+    spark_session._start("local[1]", SparkSettings(heap=Heap(3 << 30, capped=True))).close()
+    java = builder.options["spark.driver.extraJavaOptions"]
+    assert (spark_session.COLLECTOR in java) == ours
+    assert ("-Da=b" in java) == ("-Da=b" in defaults)
+    assert spark_session.CAPPED_JAVA in java
+
+
 @pytest.mark.parametrize("given", ["", "-Dours=no"])
 def test_a_jvm_of_our_own_has_its_temporary_files_in_a_folder_of_the_process(given, builder, tmp_path):
     (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.defaultJavaOptions {given}\n" if given else "")

@@ -258,8 +258,11 @@ WITHIN = (
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
-def test_blocks_stay_within_the_least_limit_and_come_to_the_same_bits(tmp_path: Path, spark: SparkSession) -> None:
-    """In a process of its own, for the heap of the suite's Spark stays as it is."""
+def test_blocks_stay_within_the_least_limit_and_come_to_the_same_bits(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own, for the heap of the suite's Spark stays as it is, with the collector of a limited run."""
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
     on_blocks().fit().save(tmp_path / "here")
     done = run([sys.executable, "-c", WITHIN, str(tmp_path / "there")])
     assert done.returncode == 0, done.stderr
