@@ -87,9 +87,7 @@ def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, de
         ("spark.driver.extraJavaOptions -Da=b", "", True),
     ],
 )
-def test_a_capped_heap_has_one_collector_and_the_users_options(
-    defaults, options, ours, builder, tmp_path, monkeypatch
-):
+def test_a_capped_heap_has_one_collector_and_the_users_options(defaults, options, ours, builder, tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", options)
     spark_session._start("local[1]", SparkSettings(heap=Heap(3 << 30, capped=True))).close()
