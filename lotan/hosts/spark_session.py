@@ -31,7 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 COLLECTOR = "-XX:+UseParallelGC -XX:NewRatio=4 -XX:-UseGCOverheadLimit"
 """Options of a JVM whose heap is capped: G1 leaves gaps between large arrays, which no collection closes."""
 OWN_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-CAPPED_JAVA = "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m -Djdk.nio.maxCachedBufferSize=1048576"
+CAPPED_JAVA = (
+    "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m "
+    "-Djdk.nio.maxCachedBufferSize=1048576"
+)
 """Options of a JVM whose heap is capped: its memory beside the heap is capped too."""
 DYING_JAVA = "-XX:+ExitOnOutOfMemoryError"
 """Ends a JVM that runs out of memory. It may have lost a thread that Spark waits for, and would hang."""

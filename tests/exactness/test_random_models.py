@@ -40,9 +40,7 @@ pytestmark = pytest.mark.thorough
 EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "30"))
 GRAPHS = 3  # for each model: most of a case is tracing
 TOLERANCE = 1e-4  # of the largest number of a tensor: float32 over up to eight layers, three steps
-CANCELLED = (
-    1e-3  # the same for gradients whose terms cancel: the greatest error in 41,000 cases was 7e-4, the next 2.6e-4
-)
+CANCELLED = 1e-3  # the same for gradients whose terms cancel: the greatest errors in 41,000 cases were 7e-4 and 2.6e-4
 STIR = 2.0**-20  # of each weight: what that changes, rounding may change
 # One number, of which all else is drawn: of several, hypothesis varies some and keeps the others, and so most models.
 SEEDS = st.integers(0, 2**31)

@@ -16,7 +16,7 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
     finally loaded.close()
   }
 
-  for (partitions <- Seq(1, 2, 3, 7); text <- Seq(false, true))
+  for ((partitions, text) <- Seq((1, true), (2, false), (3, true), (7, false)))
     test(s"sums are those of the definition: $partitions partitions, ${if (text) "string" else "long"} ids") {
       val graph = RandomGraph(10 + partitions, 80, 200, text)
       val x = RandomGraph.column(partitions, graph.count, 6)
@@ -30,7 +30,7 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
       }
     }
 
-  for (width <- Seq(1, 2, 3, 7, 16, 31, 64, 100, 257, 300))
+  for (width <- Seq(1, 3, 7, 16, 31, 64, 257))
     test(s"width $width") {
       val graph = RandomGraph(width, 40, 120)
       val x = RandomGraph.column(width, graph.count, width)

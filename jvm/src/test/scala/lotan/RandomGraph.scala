@@ -38,13 +38,14 @@ final case class RandomGraph(count: Int, edges: Seq[(Int, Int, Float)], text: Bo
     spark.createDataFrame(rows.asJava, StructType(fields))
   }
 
-  def edgeTable(spark: SparkSession): DataFrame = {
+  def edgeTable(spark: SparkSession): DataFrame = edgeTable(spark, _ => Array.empty).drop("data")
+
+  /** Edges with a column `data` besides: the numbers of an edge. */
+  def edgeTable(spark: SparkSession, data: ((Int, Int, Float)) => Array[Float]): DataFrame = {
     import spark.implicits._
-    if (text) edges.map { case (u, v, w) => (id(u).toString, id(v).toString, w) }.toDF("src", "dst", "weight")
-    else
-      edges
-        .map { case (u, v, w) => (id(u).asInstanceOf[Long], id(v).asInstanceOf[Long], w) }
-        .toDF("src", "dst", "weight")
+    val names = Seq("src", "dst", "weight", "data")
+    if (text) edges.map(e => (id(e._1).toString, id(e._2).toString, e._3, data(e))).toDF(names: _*)
+    else edges.map(e => (id(e._1).asInstanceOf[Long], id(e._2).asInstanceOf[Long], e._3, data(e))).toDF(names: _*)
   }
 
   /** A column as it is in blocks, by vertex. */

@@ -1,16 +1,12 @@
 package lotan
 
-import org.apache.spark.sql.functions.{array, col, lit, when}
 import org.scalatest.funsuite.AnyFunSuite
 
 class RelationSuite extends AnyFunSuite with LocalSpark {
   private val relations = for (loops <- Seq(false, true); number <- Seq(0, 1)) yield EdgeSet(loops, Some(number))
 
   private def load(graph: RandomGraph, partitions: Int, columns: Map[String, Array[Array[Float]]]): LoadedGraph = {
-    val typeOf = (0 until graph.count).foldLeft(lit(0f)) { (found, v) =>
-      when(col("src") === graph.id(v), lit((v % 2).toFloat)).otherwise(found)
-    }
-    val edges = graph.edgeTable(spark).withColumn("data", array(typeOf))
+    val edges = graph.edgeTable(spark, edge => Array((edge._1 % 2).toFloat))
     val settings =
       Load(partitions, columns.keys.toSeq, Some("weight"), hubEdges = 5, data = Some("data"), dataWidth = 1)
     settings(graph.vertices(spark, columns), edges)
