@@ -59,6 +59,33 @@ class ColumnNames:
         """The names of the columns of edges' attributes."""
         return (self.edge_features,) if isinstance(self.edge_features, str) else self.edge_features or ()
 
+    def as_given(self, table: str, column: str) -> str:
+        """Return what the user calls a column that Lotan knows under a name of its own.
+
+        >>> ColumnNames(label="segment").as_given("vertices", "label")
+        'segment'
+        """
+        given: dict[str, str | tuple[str, ...] | None] = (
+            {
+                "src, dst": f"{self.src}, {self.dst}",
+                "weight": self.weight,
+                "edge_attr": self.edge_features,
+                "edge_type": self.edge_type,
+            }
+            if table == "edges"
+            else {
+                "id": self.id,
+                "features": self.features,
+                "label": self.label,
+                "split": self.split,
+                "vertex_weight": self.vertex_weight,
+            }
+        )
+        name = given.get(column)
+        if isinstance(name, tuple) and len(name) == 1:
+            return name[0]
+        return name if isinstance(name, str) else column  # there is none, or there are several
+
     @property
     def split_columns(self) -> tuple[str, ...]:
         """The name of the column of splits, or of the masks that there are."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from lotan.errors import GraphError
 from lotan.graph import Graph
+from lotan.graph.column_names import ColumnNames
 from lotan.validation.arrays import check_arrays
 from lotan.validation.demands import Demands, GraphReport
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
@@ -53,8 +55,24 @@ def check_graph(
         1797
     """
     demands = Demands(task, outputs, in_channels, normalised_weights, reads, types, bounds, in_edges)
-    if graph.origin != "spark":
-        return check_arrays(graph.arrays(), demands)
-    from lotan.validation.frames import check_frames  # imported here because it needs Spark
+    try:
+        if graph.origin != "spark":
+            return check_arrays(graph.arrays(), demands)
+        from lotan.validation.frames import check_frames  # imported here because it needs Spark
 
-    return check_frames(graph, demands)
+        return check_frames(graph, demands)
+    except GraphError as error:
+        raise _as_given(error, graph.names) from error.__cause__
+
+
+def _as_given(error: GraphError, names: ColumnNames) -> GraphError:
+    """Return an error that begins with the name of a column, with the user's name in its place.
+
+    >>> _as_given(GraphError("vertices.label: 1 labels that are no classes."), ColumnNames(label="segment"))
+    GraphError('vertices.segment: 1 labels that are no classes.')
+    """
+    place, colon, problem = str(error).partition(": ")
+    table, dot, column = place.partition(".")
+    if not (colon and dot and table in ("vertices", "edges")):
+        return error
+    return GraphError(f"{table}.{names.as_given(table, column)}: {problem}")

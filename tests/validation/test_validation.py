@@ -225,6 +225,25 @@ def test_good_graphs_pass(tables, demands, form, request):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("tables", "place"),
+    [
+        (GOOD.vertex("label", 0, -5), "vertices.segment: "),
+        (GOOD.edge(src=1, dst=3, weight=NAN), "edges.amount: "),
+        (GOOD.edge(src=1, dst=9, weight=1.0), "edges.payer, payee: "),
+    ],
+)
+def test_a_column_is_named_as_the_user_named_it(tables, place, form, request):
+    own = {"label": "segment", "weight": "amount", "src": "payer", "dst": "payee"}
+    given = ({own.get(name, name): cells for name, cells in each.items()} for each in (tables.vertices, tables.edges))
+    types = {"segment": "int", "amount": "double", "payer": "bigint", "payee": "bigint"}
+    graph = Tables(*given, types).graph(form, request, **own)
+    with pytest.raises(GraphError) as refused:
+        check(graph)
+    assert str(refused.value).startswith(place)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_legal_oddities_are_counted(form, request):
     tables = GOOD.edge(src=1, dst=1, weight=1.0).edge(src=1, dst=2, weight=2.0).edge(src=1, dst=2, weight=1.0)
     report = check(tables.graph(form, request))
