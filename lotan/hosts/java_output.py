@@ -32,8 +32,12 @@ LAST_WORDS_SECONDS = 1.0  # for what a JVM that has ended wrote last to be passe
 def has_own_logging() -> bool:
     """Return True if the user has configured Spark's logging by a file. It then stays the only configuration."""
     files = (file for file in spark_configuration().glob("log4j2*") if file.suffix != ".template")
-    options = [*spark_defaults(), *(os.environ.get(name, "") for name in OPTION_VARIABLES)]
-    return bool(os.environ.get("LOG4J_CONFIGURATION_FILE")) or any(files) or any(map(LOGGING_OPTION.search, options))
+    return bool(os.environ.get("LOG4J_CONFIGURATION_FILE")) or any(files) or is_given(LOGGING_OPTION, spark_defaults())
+
+
+def is_given(option: re.Pattern[str], defaults: Iterable[str]) -> bool:
+    """Return True if the user gives Java an option: in one of these texts of spark-defaults.conf, or in the environment."""
+    return any(map(option.search, (*defaults, *(os.environ.get(name, "") for name in OPTION_VARIABLES))))
 
 
 def logging_options() -> list[str]:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from lotan.borders import first_line
 from lotan.errors import ConfigurationError, EngineError
 from lotan.hosts.jar import spark_default, spark_jars
-from lotan.hosts.java_output import OPTION_VARIABLES, JavaOutput, has_own_logging, log_errors_alone, logging_options
+from lotan.hosts.java_output import JavaOutput, has_own_logging, is_given, log_errors_alone, logging_options
 from lotan.hosts.local_folder import LocalFolder
 from lotan.settings.byte_sizes import byte_count
 from planner.shares import MALLOC_ARENAS, MIB, STORAGE_SHARE
@@ -309,8 +309,7 @@ def _capped_java() -> str:
     Java does not start with two collectors, so that of the user's options is the only one.
     """
     given = spark_default("spark.driver.extraJavaOptions")
-    others = (given, spark_default("spark.driver.defaultJavaOptions"), *map(os.environ.get, OPTION_VARIABLES))
-    own = any(map(OWN_COLLECTOR.search, filter(None, others)))
+    own = is_given(OWN_COLLECTOR, (given, spark_default("spark.driver.defaultJavaOptions")))
     return " ".join(filter(None, ["" if own else COLLECTOR, CAPPED_JAVA, given]))
 
 
