@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from lotan.arguments import unknown
 from lotan.errors import GraphError
-from lotan.graph.splits import code_of
+from lotan.graph.splits import by_split
 from planner.spec import SPLITS, Task
 
 OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type": "edge_type"}
@@ -65,22 +65,12 @@ class ColumnNames:
         >>> ColumnNames(label="segment").as_given("vertices", "label")
         'segment'
         """
-        given: dict[str, str | tuple[str, ...] | None] = (
-            {
-                "src, dst": f"{self.src}, {self.dst}",
-                "weight": self.weight,
-                "edge_attr": self.edge_features,
-                "edge_type": self.edge_type,
-            }
-            if table == "edges"
-            else {
-                "id": self.id,
-                "features": self.features,
-                "label": self.label,
-                "split": self.split,
-                "vertex_weight": self.vertex_weight,
-            }
-        )
+        given: dict[str, str | tuple[str, ...] | None]
+        if table == "edges":
+            given = {ours: getattr(self, argument) for argument, ours in OPTIONAL_EDGES.items()}
+            given["src, dst"] = f"{self.src}, {self.dst}"
+        else:
+            given = {ours: getattr(self, ours) for ours in ("id", "features", "label", "split", "vertex_weight")}
         name = given.get(column)
         if isinstance(name, tuple) and len(name) == 1:
             return name[0]
@@ -316,8 +306,8 @@ def _by_split(masks: Mapping[Any, Any]) -> tuple[str, ...]:
     >>> _by_split({"train": "is_train", "valid": "is_val"})
     ('is_train', 'is_val', '')
     """
-    found = {code_of(str(name)): column for name, column in masks.items()}
-    if not set(found) <= set(range(len(SPLITS))) or not all(isinstance(column, str) for column in found.values()):
+    found = by_split(masks)
+    if found is None or not all(isinstance(column, str) for column in found.values()):
         raise GraphError(f"split is {masks!r}; expected the columns of masks by 'train', 'val' and 'test'.")
     return tuple(found.get(code, "") for code in range(len(SPLITS)))
 

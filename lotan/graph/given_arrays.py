@@ -19,7 +19,7 @@ from lotan.graph.faults import oversized
 from lotan.graph.given_ends import edge_ends
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.given_tables import as_numpy
-from lotan.graph.splits import UNKNOWN, code_of, codes_of_masks, codes_of_numbers, codes_of_texts
+from lotan.graph.splits import UNKNOWN, by_split, codes_of_masks, codes_of_numbers, codes_of_texts
 from planner.spec import SPLITS
 
 Array = npt.NDArray[np.generic]
@@ -218,26 +218,31 @@ def _without_masks(split: Any) -> Any:
         GraphError: a mask does not fit, or a vertex is in several of them.
     """
     if isinstance(split, Mapping):
-        by_code = {code_of(str(name)): as_numpy(mask) for name, mask in split.items()}
-        if not by_code or not set(by_code) <= set(range(len(SPLITS))):
+        named = by_split(split)
+        if named is None:
             raise GraphError(f"split: has masks by {', '.join(map(repr, split))}; expected 'train', 'val' and 'test'.")
+        masks = {code: as_numpy(mask) for code, mask in named.items()}
     else:
         several = list(split) if isinstance(split, list | tuple) or np.ndim(split) == 2 else []
-        by_code = dict(enumerate(map(as_numpy, several))) if len(several) == len(SPLITS) else {}
-        if not by_code or any(mask.ndim != 1 or mask.dtype.kind != "b" for mask in by_code.values()):
+        masks = dict(enumerate(map(as_numpy, several))) if len(several) == len(SPLITS) else {}
+        if not masks or not all(map(_is_mask, masks.values())):
             return split
-    shapes = {mask.shape for mask in by_code.values()}
-    if len(shapes) > 1 or any(mask.ndim != 1 or mask.dtype.kind != "b" for mask in by_code.values()):
+    shapes = {mask.shape for mask in masks.values()}
+    if len(shapes) > 1 or not all(map(_is_mask, masks.values())):
         raise GraphError(
             "split: has masks that are no booleans, [vertices], of one length. Give True or False for each."
         )
     none = np.zeros(shapes.pop(), dtype=np.bool_)
-    codes, doubled = codes_of_masks([by_code.get(code, none) for code in range(len(SPLITS))])
+    codes, doubled = codes_of_masks([masks.get(code, none) for code in range(len(SPLITS))])
     if doubled.any():
         raise GraphError(
             f"split: {int(doubled.sum()):,} vertices are in several masks. A vertex is in one split at most."
         )
     return codes
+
+
+def _is_mask(array: Array) -> bool:
+    return array.ndim == 1 and array.dtype.kind == "b"
 
 
 def _split(split: Array, name: str = "split") -> npt.NDArray[np.int8]:

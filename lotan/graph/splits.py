@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.spec import SPLITS
+
+T = TypeVar("T")
 
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -32,6 +34,17 @@ def code_of(text: str) -> int:
     """
     plain = text.strip().lower()
     return -1 if plain in NOTHING else _CODES.get(plain, UNKNOWN)
+
+
+def by_split(given: Mapping[Any, T]) -> dict[int, T] | None:
+    """Return values by the numbers of splits, which a mapping has by their names; None if its names are not one for a split.
+
+    >>> by_split({"train": "a", "valid": "b"}), by_split({"trian": "a"}), by_split({"val": "a", "valid": "b"})
+    ({0: 'a', 1: 'b'}, None, None)
+    """
+    found = {code_of(str(name)): value for name, value in given.items()}
+    fits = set(found) <= set(range(len(SPLITS))) and len(found) == len(given) > 0
+    return found if fits else None
 
 
 def codes_of_texts(texts: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
