@@ -24,7 +24,7 @@ from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
 from lotan.planning.learned import check_ids
-from lotan.planning.models import edge_demands, model_outputs, takes_roots, traced
+from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
@@ -113,7 +113,7 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
         statistics=statistics if encodes else replace(statistics, edges=summary.training),
         planned=planned,
         engine=engine,
-        warnings=(*graph.notes, *idle_settings(engine.name, config, vertices)),
+        warnings=(*graph.notes, *hook_notes(model), *idle_settings(engine.name, config, vertices)),
         decoder=decoder,
     )
     job = replace(job, batch=plan_of_batch(job, sampling, config))

@@ -312,6 +312,12 @@ class TwoTables(torch.nn.Module):
         return self.one(graph) + self.other(graph)
 
 
+def test_a_note_says_that_no_epoch_calls_forward_hooks() -> None:
+    model = lotan.nn.LearnedRows(WIDTH)
+    model.register_forward_hook(lambda module, given, out: None)
+    assert any("forward hooks of the model" in note for note in trainer(model=model).job.warnings)
+
+
 def test_several_tables_move_together(tmp_path: Path) -> None:
     whole, parts = TwoTables(), TwoTables()
     trainer(model=whole).fit()
