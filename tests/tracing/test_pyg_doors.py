@@ -71,22 +71,18 @@ class OfBonds(torch.nn.Module):
         return self.conv(x, edge_index, self.rows(edge_attr[:, 0].long()))
 
 
-def test_rows_for_a_column_of_attributes_train_as_in_pyg_and_are_checked() -> None:
+@pytest.mark.parametrize("kind", [Kinds, OfBonds])
+def test_types_within_the_bounds_train_as_in_pyg(kind: type[torch.nn.Module]) -> None:
     torch.manual_seed(0)
-    graph, ours = graph_of_kinds(), OfBonds()
+    graph, ours = graph_of_kinds(), kind()
     theirs = copy.deepcopy(ours)
     run = lotan.Trainer(ours, graph, **QUICK | {"epochs": 3, "optimizer": lotan.Adam(lr=0.01)}).fit()
     assert_same_training(run, trained_by_pyg(theirs, graph, torch.optim.Adam), ours, theirs)
+
+
+def test_attributes_beyond_the_rows_of_an_embedding_are_refused() -> None:
     with pytest.raises(GraphError, match=r"edge_attr.*not among the 3 of layer 'rows', 0 to 2.*: 3.0"):
         lotan.Trainer(OfBonds(), graph_of_kinds(attribute=3.0), **QUICK).fit()
-
-
-def test_types_within_the_bounds_train_as_in_pyg() -> None:
-    torch.manual_seed(0)
-    graph, ours = graph_of_kinds(), Kinds()
-    theirs = copy.deepcopy(ours)
-    run = lotan.Trainer(ours, graph, **QUICK | {"epochs": 3, "optimizer": lotan.Adam(lr=0.01)}).fit()
-    assert_same_training(run, trained_by_pyg(theirs, graph, torch.optim.Adam), ours, theirs)
 
 
 @pytest.mark.parametrize(
