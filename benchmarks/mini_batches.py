@@ -34,7 +34,7 @@ import torch
 import lotan
 from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.sampler import Sampler
-from lotan.graph import GraphArrays
+from lotan.graph.arrays import GraphArrays
 from lotan.stages.randomness import Randomness
 
 RESULTS = Path(__file__).parent / "results" / "mini_batches.md"

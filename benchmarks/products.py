@@ -25,7 +25,7 @@ from epoch import machine
 import lotan
 from lotan.engines.base import Engine, Pass, run
 from lotan.exploring.calibration import Observation, fit, opened
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
 from planner.cost import UNITS, Work

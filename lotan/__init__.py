@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from lotan.batch.members import Member
     from lotan.batch.model_batch import ModelBatch
     from lotan.borders import MessengerError, PlanError
-    from lotan.graph import Graph, HeteroGraph
+    from lotan.graph.graph import Graph
+    from lotan.graph.hetero_graph import HeteroGraph
     from lotan.results.smoothing import CorrectAndSmooth, LabelPropagation
     from lotan.results.trained_model import TrainedModel, load
     from lotan.settings.config import TrainerConfig
@@ -100,7 +101,8 @@ _OPTIMIZERS = (
     *("RMSprop", "Rprop", "ASGD"),
 )
 _PLACES = {
-    **dict.fromkeys(("Graph", "HeteroGraph"), "lotan.graph"),
+    "Graph": "lotan.graph.graph",
+    "HeteroGraph": "lotan.graph.hetero_graph",
     "Trainer": "lotan.training.trainer",
     "TrainerConfig": "lotan.settings.config",
     "Member": "lotan.batch.members",

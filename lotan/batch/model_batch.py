@@ -32,7 +32,7 @@ from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job
 from lotan.planning.links import prepare_links

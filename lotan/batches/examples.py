@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lotan.batches.draws import Positions, order_words
-from lotan.graph import GraphArrays
+from lotan.graph.arrays import GraphArrays
 from lotan.graph.labels import has_label
 from lotan.stages.draws import Randomness
 

@@ -13,8 +13,8 @@ from lotan.engines.local import LocalEngine
 from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.engines.rows_of_types import RowsOfTypes
-from lotan.graph import Graph, GraphArrays
-from lotan.graph.arrays import some_of
+from lotan.graph.arrays import GraphArrays, some_of
+from lotan.graph.graph import Graph
 from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows

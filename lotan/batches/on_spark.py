@@ -37,8 +37,8 @@ from lotan.engines.local.batch_graph import follows_from_sample
 from lotan.engines.rows.placement import Placement, active_session_kept, brought_over, open_session
 from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.errors import ConfigurationError, EngineError, PassLostError
-from lotan.graph import Graph
 from lotan.graph.arrays import Ids, Positions, positions_of
+from lotan.graph.graph import Graph
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.stages import tensor_names
 from lotan.stages.draws import Randomness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lotan.batches.schedule import Batches, TrainingBatches
 from lotan.engines.base import Engine
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from planner.physical import Plan

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lotan.batches.draws import DRAWS, OUT_DRAWS, Positions, choose, keys_by_relation
-from lotan.graph import GraphArrays
-from lotan.graph.arrays import runs
+from lotan.graph.arrays import GraphArrays, runs
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
 

@@ -19,7 +19,7 @@ from lotan.batches.sampler import Sample, Sampler
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.stages.draws import Randomness
 from lotan.tables.pipeline import RowPipeline

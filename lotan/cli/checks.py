@@ -288,7 +288,7 @@ def check_cuda() -> list[Finding]:
 
 def check_data() -> list[Finding]:
     """Check that the built-in graph can be read."""
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
     try:
         statistics = Graph.read("digits").statistics

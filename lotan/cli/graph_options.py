@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lotan.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
     from lotan.settings.config import TrainerConfig
 
 FORMATS = ("parquet", "csv", "json", "orc", "delta", "iceberg", "hudi")  # lotan.graph.places has them too
@@ -106,7 +106,8 @@ def open_graph(options: argparse.Namespace, config: TrainerConfig, opened: ExitS
         ConfigurationError: If --vertices or --edges is missing.
         GraphError: If there is no such graph, or it cannot be read.
     """
-    from lotan.graph import Graph, sources, typed_folders
+    from lotan.graph import sources, typed_folders
+    from lotan.graph.graph import Graph
 
     columns = column_arguments(options)
     if options.graph is not None and typed_folders.is_typed(options.graph):

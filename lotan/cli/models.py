@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.nn.named_models import OWN, STOCK, factory_of, made
 from lotan.planning.models import GUESSED_OUTPUTS
 from lotan.planning.prepare import foreseen_of

@@ -13,7 +13,7 @@ from planner.orders.division import OrderName
 from planner.orders.vertex_division import VertexOrderName
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
     from lotan.storage.partitioned_graph import PartitionedGraph
 
 LINK_ORDERS, VERTEX_ORDERS = get_args(OrderName), get_args(VertexOrderName)

@@ -13,7 +13,7 @@ from lotan.cli.outputs import check_directory, check_file
 from lotan.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
     from lotan.results.trained_model import TrainedModel
     from lotan.settings.config import TrainerConfig
 

@@ -19,7 +19,7 @@ from lotan.cli.options import (
 from lotan.cli.outputs import add_result_options, check_outputs
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
     from lotan.results.run import Run
     from lotan.training.trainer import Trainer
 

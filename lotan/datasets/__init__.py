@@ -15,8 +15,9 @@ from pyarrow import parquet
 
 from lotan.datasets.planted import EdgeBlock, PlantedGraph, VertexBlock
 from lotan.errors import ConfigurationError
-from lotan.graph import Graph, files
+from lotan.graph import files
 from lotan.graph.built_in import BUILT_IN
+from lotan.graph.graph import Graph
 from planner.spec import SPLITS
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame as SparkDataFrame
 
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
 log = logging.getLogger(__name__)
 

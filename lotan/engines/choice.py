@@ -27,7 +27,7 @@ from planner.traits import EngineTraits
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
     from lotan.settings.config import TrainerConfig
 
 MEMORY_SHARE = 0.7  # share of the free memory; the rest is for what the estimate leaves out

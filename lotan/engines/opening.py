@@ -16,7 +16,7 @@ from planner.chunks import CHUNK_ROWS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
     from lotan.hosts.session import Session
     from lotan.settings.config import TrainerConfig
     from planner.footprint import Footprint

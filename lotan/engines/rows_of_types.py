@@ -12,7 +12,7 @@ from torch import Tensor
 from lotan.errors import EngineError
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
 
 class RowsOfTypes:

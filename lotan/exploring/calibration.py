@@ -21,7 +21,7 @@ from lotan.datasets.planted import SPLIT_SHARES
 from lotan.engines.base import Engine, Pass, run
 from lotan.engines.choice import ENGINES
 from lotan.engines.opening import open_engine
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.nn import GAT, GCN, GIN, GraphSAGE
 from lotan.planning.job import Job
 from lotan.planning.prepare import prepare

@@ -13,12 +13,12 @@ from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import require_columns
 from lotan.graph.feature_parts import vertices_in_parts
 from lotan.graph.file_tables import open_table
-from lotan.graph.given_tables import is_connect
 from lotan.graph.given_types import GivenTypes, sql_type, sql_type_of
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import TrainingWeights, training_weights
 from lotan.graph.link_parts import LinkParts, link_parts, parts_of_tables
 from lotan.graph.sources import Source
+from lotan.graph.table_kinds import is_connect
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
 from planner.spec import Task

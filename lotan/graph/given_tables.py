@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,10 @@ import pyarrow as pa
 from lotan.errors import GraphError
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import fault
+from lotan.graph.table_kinds import is_pandas, is_spark
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame
 
 Form = Literal["spark", "memory"]
 
@@ -32,24 +32,6 @@ _LINES = {  # the packages of other containers, and the line that makes tables o
     "torch_geometric": "lotan.Graph.from_pyg(data)",
     "dgl": "src, dst = g.edges(), and lotan.Graph.from_arrays(features, src, dst)",
 }
-
-
-def is_pandas(table: object) -> TypeGuard[pd.DataFrame]:
-    """Return True for a pandas DataFrame. Pandas is not imported: without it, there is no such DataFrame."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(table, pandas.DataFrame)
-
-
-def is_spark(table: object) -> TypeGuard[DataFrame]:
-    """Return True for a Spark DataFrame, classic or Connect. Spark is not imported."""
-    return any(
-        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(table).__mro__
-    )
-
-
-def is_connect(table: DataFrame) -> bool:
-    """Return True for a Spark DataFrame of Spark Connect."""
-    return type(table).__module__.startswith("pyspark.sql.connect")
 
 
 def from_pandas_on_spark(table: Any) -> Any:

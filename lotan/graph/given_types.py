@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.errors import GraphError
-from lotan.graph.given_tables import is_pandas
+from lotan.graph.table_kinds import is_pandas
 from planner.vertex_types import Relation, VertexTypes
 
 if TYPE_CHECKING:

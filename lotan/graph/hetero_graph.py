@@ -11,9 +11,10 @@ from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import hetero_pyg, typed_folders, typed_tables
 from lotan.graph.column_names import NAME_ARGUMENTS, column_names, refuse_unknown
-from lotan.graph.given_tables import form_of, from_pandas_on_spark, is_spark, repeatable
+from lotan.graph.given_tables import form_of, from_pandas_on_spark, repeatable
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.graph import Graph
+from lotan.graph.table_kinds import is_spark
 from planner.vertex_types import Relation
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names
 from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import TablePlaces
-from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns, repeatable
+from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, names_of_columns, repeatable
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.places import is_uri, place_of
+from lotan.graph.table_kinds import is_spark
 from lotan.graph.triples import read_triples, triples_at
 from lotan.memory.mapped import MappedMemory
 

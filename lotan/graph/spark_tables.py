@@ -14,9 +14,9 @@ from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.graph.faults import fault
 from lotan.graph.file_tables import check_footers, open_table
-from lotan.graph.given_tables import is_connect
 from lotan.graph.kinds import is_list
 from lotan.graph.places import Place, is_uri
+from lotan.graph.table_kinds import is_connect
 
 _OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 

@@ -15,11 +15,12 @@ from lotan.graph import frames, spark_labels, spark_tables
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import wrong_id_type, wrong_type
-from lotan.graph.given_tables import arrow_table, is_spark, names_of_columns
+from lotan.graph.given_tables import arrow_table, names_of_columns
 from lotan.graph.given_types import SEPARATOR, GivenTypes, check_types, said, sql_type_of, task_of, types_with
 from lotan.graph.kinds import accepts, kind_of_spark
 from lotan.graph.sources import Source
 from lotan.graph.spark_names import named
+from lotan.graph.table_kinds import is_spark
 from lotan.graph.typed_tables import FEATURES, has_features, naming, with_attributes
 from planner.spec import Task
 from planner.vertex_types import Relation, VertexTypes

@@ -12,9 +12,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
 from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble, positions_of, runs, some_of
 from lotan.graph.faults import EXAMPLES, dangling_edges
+from lotan.graph.graph import Graph
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.splits import DrawnSplits
 from lotan.settings.tasks import LinkPrediction

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lotan.graph import Graph
 from lotan.graph.arrays import EdgeColumns
+from lotan.graph.graph import Graph
 from lotan.links.examples import TRAIN, LinkGraph, Links, links_of, links_that_train, require_one_type
 from lotan.links.splits import DrawnSplits
 from lotan.settings.tasks import LinkPrediction

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from lotan.batch.members import Member
 from lotan.batch.model_batch import ModelBatch
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.ml.grid_estimator import GridEstimator
 from lotan.ml.model import GNNModel
 from lotan.ml.modules import make_module, training_settings

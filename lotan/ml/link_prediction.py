@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lotan.batch.members import Member
 from lotan.batch.model_batch import ModelBatch
 from lotan.errors import ConfigurationError, GraphError, ModelError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.graph.spark_names import quoted
 from lotan.ml.grid_estimator import GridEstimator
 from lotan.ml.held_model import HeldModel, check_new

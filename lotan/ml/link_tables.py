@@ -16,10 +16,10 @@ from pyspark.sql.pandas.functions import pandas_udf
 
 from lotan.borders import spark_translated
 from lotan.errors import GraphError
-from lotan.graph import Graph
 from lotan.graph.arrays import Ids
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import fault, shown
+from lotan.graph.graph import Graph
 from lotan.graph.spark_names import named, quoted
 from lotan.links.decoders import PREFIX
 from lotan.ml.link_params import LinkParams

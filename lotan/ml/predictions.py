@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.results.predictions import from_logits
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig

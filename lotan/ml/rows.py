@@ -10,10 +10,10 @@ from pyspark.sql import types as T
 
 from lotan.borders import spark_translated
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import example_row, fault, wrong_split_type, wrong_type
 from lotan.graph.frames import standard_vertices
+from lotan.graph.graph import Graph
 from lotan.graph.spark_names import named
 from lotan.ml.params import GNNParams
 from lotan.ml.tables import DATASET

@@ -20,10 +20,10 @@ from pyspark.sql.types import IntegerType
 from lotan.arguments import described
 from lotan.borders import spark_translated
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
 from lotan.graph.frames import require_session
+from lotan.graph.graph import Graph
 from lotan.graph.spark_names import named
 from lotan.ml.params import GNNParams, GraphParams
 from planner.spec import SPLITS

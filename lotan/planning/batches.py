@@ -7,7 +7,7 @@ from dataclasses import replace
 from lotan.borders import translated
 from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError, ModelError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.planning import cost_cache
 from lotan.planning.drawing import drawing_seconds
 from lotan.planning.job import Job, described_memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from lotan.graph import fingerprint
+from lotan.graph.fingerprint import fingerprint
 from lotan.links.pairs import SCORES
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lotan.engines.choice import ENGINES, EngineChoice
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
 from lotan.links.memory import ScoreSizes

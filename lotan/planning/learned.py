@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
 from lotan.graph.arrays import Ids, positions_of
 from lotan.graph.faults import shown
+from lotan.graph.graph import Graph
 from lotan.graph.row_keys import vertex_keys
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.settings.config import TrainerConfig

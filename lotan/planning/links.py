@@ -11,7 +11,7 @@ from lotan.borders import spark_translated
 from lotan.engines.choice import ENGINES, idle_settings, limit_notes
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.links.decoders import Decoder, OwnDecoder, make_decoder
 from lotan.links.examples import LinkGraph, Links, link_graph
 from lotan.links.memory import LINK_BYTES_ON_SPARK, ScoreSizes, ranked_rows

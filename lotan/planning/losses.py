@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from lotan.errors import ConfigurationError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import LossSetting, form_of_name, loss_words, named_loss
 from lotan.settings.metric_names import further_metrics

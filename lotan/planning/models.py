@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lotan.errors import ConfigurationError, ModelError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.graph.seen_labels import require_one_kind, sees_labels
 from lotan.planning.learned import vertices_of
 from lotan.settings.config import TrainerConfig

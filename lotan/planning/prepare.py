@@ -24,7 +24,7 @@ from lotan.engines.choice import (
 )
 from lotan.engines.opening import placed
 from lotan.errors import GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache

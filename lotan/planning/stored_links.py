@@ -13,8 +13,8 @@ import xxhash
 
 from lotan.engines.choice import idle_settings
 from lotan.errors import ConfigurationError, GraphError, ModelError
-from lotan.graph import Graph
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.graph import Graph
 from lotan.graph.row_keys import vertex_keys
 from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.memory import LINK_BYTES, ScoreSizes

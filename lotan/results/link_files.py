@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lotan.arguments import require_count
 from lotan.files import expanded, write_atomically
-from lotan.graph import Graph
 from lotan.graph.file_tables import open_table, unreadable
+from lotan.graph.graph import Graph
 from lotan.graph.places import Place, place_of
 from lotan.links.examples import known_links
 from lotan.links.ranks import scores_of

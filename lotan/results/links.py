@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from lotan.errors import GraphError, ModelError
-from lotan.graph import Graph
 from lotan.graph.arrays import Ids, Positions, positions_of
 from lotan.graph.faults import EXAMPLES
 from lotan.graph.given_tables import arrow_table, names_of_columns, repeatable
+from lotan.graph.graph import Graph
 from lotan.links.decoders import PREFIX, Decoder, make_decoder
 from lotan.links.examples import relation_numbers
 from lotan.links.ranks import best_destinations, scores_of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lotan.arguments import described
 from lotan.errors import GraphError, ModelError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from planner.edge_sets import is_reversed
 from planner.spec import Spec
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.files import expanded, write_atomically
-from lotan.graph.given_tables import is_pandas
 from lotan.graph.places import is_uri
+from lotan.graph.table_kinds import is_pandas
 from planner.spec import Task
 
 if TYPE_CHECKING:
@@ -113,6 +113,26 @@ def from_logits(
     import pandas as pd  # here, for training needs none
 
     return pd.DataFrame({"id": ids, **columns})
+
+
+def from_scores(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+    """Return rows of `id` and `values` as rows of `id`, `prediction` and `score`: the class of the greatest score.
+
+    Args:
+        frame: The scores of all classes, for a block of vertices.
+        names: The texts that stand for classes 0, 1, ...; empty if labels were numbers.
+    """
+    import pandas as pd  # here, for training needs none
+
+    scores = np.stack(frame["values"])
+    found = scores.argmax(1)
+    return pd.DataFrame(
+        {
+            "id": frame["id"],
+            "prediction": [names[number] for number in found] if names else found,
+            "score": list(scores),
+        }
+    )
 
 
 def _softmax(logits: Rows) -> Rows:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.results.report import write_report
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig

@@ -13,12 +13,12 @@ from torch import Tensor
 from lotan.arguments import A_GRAPH, require_count, require_flag, require_kind, require_number
 from lotan.borders import spark_translated
 from lotan.errors import GraphError
-from lotan.graph import Graph
 from lotan.graph.faults import shown
-from lotan.graph.given_tables import is_pandas
+from lotan.graph.graph import Graph
+from lotan.graph.table_kinds import is_pandas
 from lotan.nn.edge_index import EdgeIndex
 from lotan.nn.message_passing import MessagePassing
-from lotan.results.predictions import hold
+from lotan.results.predictions import from_scores, hold
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import make_config
 from lotan.tracing import trace
@@ -315,26 +315,12 @@ def _scores(module: torch.nn.Module, given: Graph, classes: int, graph: Graph, o
 def _named(frame: pd.DataFrame | DataFrame, id_type: str, names: tuple[str, ...]) -> pd.DataFrame | DataFrame:
     """Return rows of `id` and `values` as `id`, `prediction` and `score`."""
     if is_pandas(frame):
-        return _by_class(frame, names)
+        return from_scores(frame, names)
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
             if len(batch):
-                yield _by_class(batch, names)
+                yield from_scores(batch, names)
 
     schema = f"id {id_type}, prediction {'string' if names else 'bigint'}, score array<float>"
     return frame.select(frame["id"].cast(id_type).alias("id"), "values").mapInPandas(run, schema)
-
-
-def _by_class(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-    import pandas as pd  # here, for training needs none
-
-    scores = np.stack(frame["values"])
-    found = scores.argmax(1)
-    return pd.DataFrame(
-        {
-            "id": frame["id"],
-            "prediction": [names[number] for number in found] if names else found,
-            "score": list(scores),
-        }
-    )

@@ -19,9 +19,9 @@ from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import GraphError, ModelError, StageError
 from lotan.files import SAVED_MODEL, DamagedError, expanded, read_data, write_atomically
-from lotan.graph import Graph
 from lotan.graph.arrays import Ids
 from lotan.graph.files import has_graph
+from lotan.graph.graph import Graph
 from lotan.graph.id_files import read_ids, write_ids
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.links.examples import known_links, links_for_prediction

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lotan.arguments import described, require_count
 from lotan.errors import ConfigurationError, ModelError
-from lotan.graph import Graph
 from lotan.graph.given_types import GivenTypes
+from lotan.graph.graph import Graph
 from lotan.graph.id_files import ONE_TYPE
 from lotan.nn.edge_index import EdgeIndex
 from lotan.planning.learned import by_id

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import xxhash
 
 from lotan.errors import GraphError
-from lotan.graph import Graph, faults
+from lotan.graph import faults
 from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, some_of
 from lotan.graph.faults import EXAMPLES, dangling_edges
+from lotan.graph.graph import Graph
 from lotan.graph.link_parts import LinkParts, relation_of
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.examples import TRAIN, Links, drawn_splits

@@ -20,8 +20,8 @@ from lotan.batches.sampler import Sample, Sampler
 from lotan.batches.schedule import Prepared, preparing_thread
 from lotan.engines.local.batch_graph import load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
-from lotan.graph import Graph
 from lotan.graph.arrays import Ids, Positions
+from lotan.graph.graph import Graph
 from lotan.graph.row_keys import vertex_keys
 from lotan.links.examples import Links, edges_of_links
 from lotan.links.pairs import DESTINATIONS, SOURCES, Pairs, Side

@@ -17,7 +17,7 @@ from lotan.batches.schedule import PassOf, Prepared, preparing_thread
 from lotan.engines.base import Outcome, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.memory.trim import give_back_freed
 from lotan.settings.regimes import MiniBatch
 from lotan.stages.draws import Randomness

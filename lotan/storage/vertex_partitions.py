@@ -6,7 +6,8 @@ from pathlib import Path
 
 from lotan.batches.examples import examples_of
 from lotan.errors import GraphError
-from lotan.graph import Graph, fingerprint
+from lotan.graph.fingerprint import fingerprint
+from lotan.graph.graph import Graph
 from lotan.memory.trim import give_back_freed
 from lotan.storage.edge_readers import MOST_VERTICES, EdgeReader
 from lotan.storage.feature_files import StoredFeatures, open_features

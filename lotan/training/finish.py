@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.links.decoders import Decoder, OwnDecoder
 from lotan.planning.cost_cache import PastRun, remember_run
 from lotan.planning.job import Job

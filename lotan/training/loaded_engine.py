@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lotan.engines.base import Engine
 from lotan.engines.opening import open_engine
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.links.examples import LinkGraph
 from lotan.settings.config import TrainerConfig
 from lotan.training.passes import Passes

@@ -16,7 +16,7 @@ from lotan.borders import first_line
 from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
 from lotan.engines.opening import open_engine
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction

@@ -15,7 +15,7 @@ from torch import Tensor
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import DivergedError, StorageError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.links.pairs import score
 from lotan.links.training_pass import train_on_pairs
 from lotan.memory.mapped import MappedMemory

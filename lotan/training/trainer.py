@@ -26,7 +26,7 @@ from lotan.errors import ConfigurationError
 from lotan.exploring.alternatives import alternative_data, alternative_lines, alternatives
 from lotan.exploring.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze, total_lines, totals_data
 from lotan.exploring.epochs import NOT_COUNTED, measures_of_epochs
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.links.decoders import Decoder
 from lotan.memory.watch import MemoryWatch
 from lotan.nn.unwrapping import unwrapped

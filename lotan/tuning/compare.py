@@ -14,7 +14,7 @@ import torch
 from lotan.arguments import require_kind, require_number
 from lotan.errors import ConfigurationError, GraphError
 from lotan.files import expanded, write_atomically
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.results.report import write_report
 from lotan.results.run import Run
 from lotan.settings.metric_names import LOWER_IS_BETTER, main_metric

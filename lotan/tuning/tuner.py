@@ -15,7 +15,7 @@ from lotan.batch.model_batch import ModelBatch
 from lotan.borders import spark_translated
 from lotan.engines.opening import check_engine, placed
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.graph.labels import require_training_labels
 from lotan.planning.links import read_links
 from lotan.planning.models import GUESSED_OUTPUTS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
 from lotan.graph.column_names import ColumnNames
+from lotan.graph.graph import Graph
 from lotan.validation.arrays import check_arrays
 from lotan.validation.demands import Demands, GraphReport
 from planner.edge_columns import NO_EDGE_DATA, EdgeData

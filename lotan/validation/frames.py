@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from lotan.errors import GraphError
-from lotan.graph import Graph, faults
+from lotan.graph import faults
 from lotan.graph.faults import EXAMPLES
 from lotan.graph.frames import is_class, standard_edges, standard_vertices
+from lotan.graph.graph import Graph
 from lotan.validation import complaints
 from lotan.validation.demands import Demands, GraphReport
 from planner.spec import SPLITS, Bound

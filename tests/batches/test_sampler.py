@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 from lotan.batches.draws import choose
 from lotan.batches.sampler import Sample, Sampler
-from lotan.graph import GraphArrays
+from lotan.graph.arrays import GraphArrays
 from lotan.stages.randomness import Randomness
 from tests.exactness.cases import sample as random_graph
 

@@ -21,7 +21,7 @@ from lotan.engines.local.batch_graph import follows_from_sample
 from lotan.engines.rows.pipe_task import PipeFailed
 from lotan.engines.rows.vectors import to_lists
 from lotan.errors import StageError
-from lotan.graph import GraphArrays
+from lotan.graph.arrays import GraphArrays
 from lotan.stages.draws import Randomness
 from lotan.stages.plan_codec import decode_plan, encode_plan
 from lotan.worker.handler import StageHandler

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lotan.cli import main, train
 from lotan.cli.options import task_of
 from lotan.errors import ConfigurationError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.hosts.jar import JAR
 from lotan.results.trained_model import load
 from lotan.settings.tasks import LinkPrediction

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lotan import datasets
-from lotan.graph import Graph
 from lotan.graph.built_in import NEIGHBOURS
+from lotan.graph.graph import Graph
 
 
 def test_digits_is_what_its_docstring_says():

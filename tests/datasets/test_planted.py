@@ -12,7 +12,7 @@ from lotan.cli import main
 from lotan.datasets import generate, planted, write_npz, write_parquet
 from lotan.datasets.planted import PlantedGraph
 from lotan.errors import ConfigurationError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 
 
 def same(graph, other):

@@ -12,7 +12,7 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.engines.rows.graphframes_form import has_core, propagate_by_messages, require_core
 from lotan.errors import ConfigurationError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from planner import Options
 from planner.cost import Pricing

@@ -9,7 +9,7 @@ from lotan import datasets
 from lotan.engines import choice, opening
 from lotan.engines.opening import placed
 from lotan.errors import EngineError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.hosts import jar
 
 

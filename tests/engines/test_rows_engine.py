@@ -18,7 +18,7 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.errors import EngineError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lotan import nn
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.tracing import trace_modes
 from planner.spec import Spec
 

@@ -22,7 +22,7 @@ from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace_modes
 from planner import Options, Planned, compile_plan

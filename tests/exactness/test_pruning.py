@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.spec import LossSpec

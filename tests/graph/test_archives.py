@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 
 PLAIN = {"x": np.ones((3, 1)), "edge_src": np.array([0, 1]), "edge_dst": np.array([1, 2])}
 

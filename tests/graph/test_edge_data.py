@@ -8,7 +8,7 @@ import pytest
 
 import lotan
 from lotan.errors import GraphError
-from lotan.graph import fingerprint
+from lotan.graph.fingerprint import fingerprint
 from lotan.validation import check_graph
 from planner.edge_columns import EdgeData
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
 from lotan.graph.file_tables import open_table
+from lotan.graph.graph import Graph
 from lotan.graph.places import place_of
 from lotan.training.trainer import Trainer
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from lotan.graph import Graph, fingerprint
+from lotan.graph.fingerprint import fingerprint
+from lotan.graph.graph import Graph
 
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from lotan.errors import GraphError
-from lotan.graph import Graph, HeteroGraph
+from lotan.graph.graph import Graph
+from lotan.graph.hetero_graph import HeteroGraph
 
 VERTICES = {"id": [3, 1, 2], "features": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "label": [0, 1, 0]}
 EDGES = {"src": [1, 2], "dst": [2, 3]}

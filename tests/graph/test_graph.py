@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from lotan.datasets import generate
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.graph.row_keys import vertex_keys
 
 VERTICES = pd.DataFrame(

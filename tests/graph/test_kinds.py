@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 
 pytestmark = pytest.mark.thorough
 

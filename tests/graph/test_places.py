@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph, spark_tables
+from lotan.graph import spark_tables
+from lotan.graph.graph import Graph
 from lotan.graph.places import Place, place_of
 
 VERTICES = pa.table({"id": [1, 2, 3], "f_a": [1.0, 2.0, 3.0], "f_b": [0.5, 0.25, 0.0], "label": [0, 1, 0]})

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

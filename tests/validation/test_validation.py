@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from lotan.errors import GraphError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.validation import check_graph
 
 NAN, INF = float("nan"), float("inf")

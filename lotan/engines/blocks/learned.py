@@ -23,7 +23,7 @@ from lotan.graph.arrays import Positions, positions_of
 from planner.steps.learned_rows import OfType
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
 PIECE_BYTES = 4 << 20  # of rows that are sent to Spark at a time
 JOB_BYTES = 64 << 20  # of rows that one job of Spark brings here

@@ -22,7 +22,7 @@ from planner.topology import relations_of
 from planner.turning import reversed_sets
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
 
 DATA = "edge_data"

@@ -52,7 +52,7 @@ from planner.steps.total import TotalGradientStep, TotalStep
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
 Result = TypeVar("Result")
 

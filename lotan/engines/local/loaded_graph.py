@@ -27,7 +27,7 @@ from planner.spec import EdgeSet
 from planner.steps.propagate import PropagateStep
 
 if TYPE_CHECKING:
-    from lotan.graph import GraphArrays
+    from lotan.graph.arrays import GraphArrays
 
 MOST_FREE = 4  # pieces of saved values of one width that are kept for the next run, where columns lie in files
 ALIGNMENT = 64  # bytes: a cache line, as in torch's own allocator

@@ -51,7 +51,7 @@ from planner.steps.step import Step
 from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph
+    from lotan.graph.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
-from lotan.graph import Graph
+from lotan.graph.graph import Graph
 from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
