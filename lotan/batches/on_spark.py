@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import nan
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -43,6 +44,7 @@ from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.stages import tensor_names
 from lotan.stages.draws import Randomness
 from lotan.stages.plan_codec import encode_plan
+from lotan.tables.pipeline import RowPipeline
 from messenger.errors import MessengerError
 from messenger.jobs import STATISTICS, PipeJob
 from planner.physical import Column as PlanColumn
@@ -55,6 +57,17 @@ log = logging.getLogger(__name__)
 
 ARROW_ROWS = 4096  # rows of a batch that a task takes at a time
 CANCEL_SECONDS = 1.0  # after which jobs that still run are cancelled once more
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Batch:
+    """A batch whose turn comes."""
+
+    number: int  # in its epoch
+    rows_of_graph: Tensor | None  # the rows of learned parameters that its vertices read; None: the model has none
 
 
 class SparkBatches:
@@ -100,6 +113,7 @@ class SparkBatches:
         self._learned = learned_parameters(plan)
         self._ids = graph.ids if self._learned else None  # of all vertices
         self._of_types = RowsOfTypes(graph)
+        self.rows: RowPipeline | None = None  # the learned rows of batches, if they lie in tables
         self._opened = ExitStack()
         try:
             self._open(graph, chunk_rows, {} if scorer is None else {"scorer": scorer})
@@ -144,9 +158,16 @@ class SparkBatches:
             EngineError: If a batch fails.
         """
         assert drawn_as in (None, epoch)
-        with closing(self._sending(epoch)) as sending:
-            for batch in range(first, self.count):
-                yield self._outcome(sending, batch, a_pass(batch))
+        with ExitStack() as opened:
+            sending = self._sending(epoch)
+            batches: Iterator[_Batch] = (self._listed(sending, number) for number in range(first, self.count))
+            if self.rows is not None:
+                lent = self.rows.lent(batches)
+                batches = opened.enter_context(closing(lent))
+            opened.callback(sending.close)  # first: tables may be waiting for a task that lists vertices
+            for batch in batches:
+                turn = partial(self._turn, sending, batch, a_pass(batch.number))
+                yield self._tried(turn, sending, batch.number)
 
     def _sending(self, epoch: int) -> _Sending:
         engine, first = self._engine, epoch * self.count
@@ -173,7 +194,8 @@ class SparkBatches:
         Args:
             batch: The number of the batch in its epoch.
             a_pass: The pass.
-            rows: The positions of the batch's vertices among all; None: the model has no learned rows.
+            rows: The rows of parameters that the batch's vertices read: their positions among all vertices, or among those
+                of the batch if rows lie in tables. None: the model has no learned rows.
         """
         found, _ = offered(a_pass)
         if rows is None:
@@ -198,20 +220,31 @@ class SparkBatches:
         places: Positions = self._of_types[step.of_type.number].numpy()[rows]
         return places[places >= 0]
 
-    def _outcome(self, sending: _Sending, batch: int, a_pass: Pass) -> Outcome:
-        """Return the result of a batch. One that was lost is sent again, for the same weights."""
+    @translated()
+    def _listed(self, sending: _Sending, batch: int) -> _Batch:
+        """Return a batch with the positions of its vertices, if the model has learned rows."""
+        ids = self._ids
+        if ids is None:
+            return _Batch(batch, None)
+        members = self._tried(lambda: sending.members(batch), sending, batch)
+        return _Batch(batch, torch.from_numpy(positions_of(ids, members)))
+
+    @staticmethod
+    def _tried(work: Callable[[], T], sending: _Sending, batch: int) -> T:
+        """Do what belongs to a batch. If the batch is lost meanwhile, do it again, for the same weights."""
         for _ in range(PASS_ATTEMPTS - 1):
             try:
-                return self._turn(sending, batch, a_pass)
+                return work()
             except PassLostError as error:
                 log.warning("%s: batch %d is sent again: %s", sending, batch, error)
-        return self._turn(sending, batch, a_pass)
+        return work()
 
     @translated()
-    def _turn(self, sending: _Sending, batch: int, a_pass: Pass) -> Outcome:
+    def _turn(self, sending: _Sending, of_batch: _Batch, a_pass: Pass) -> Outcome:
         """Begin the turn of a batch, and wait for its result."""
+        batch = of_batch.number
         link, job, started = self._engine.link, sending.job(batch), time.perf_counter()
-        rows = None if self._ids is None else positions_of(self._ids, sending.members(batch))
+        rows = None if of_batch.rows_of_graph is None else of_batch.rows_of_graph.numpy()
         parameters, (_, drawn) = self._offered(batch, a_pass, rows), offered(replace(a_pass, parameters={}))
         link.begin(self._run, job.pass_number, parameters, drawn | {"backward": [], "batch": a_pass.batch})
         vertices, edges = sending.take(batch)
@@ -244,11 +277,13 @@ class SparkBatches:
 
     def close(self) -> None:
         """Stop what is under way, and free the graph. This may be called twice."""
+        if self.rows is not None:
+            self.rows.stop()
         self._opened.close()
 
     def figures(self) -> dict[str, float]:
         """Return what was prepared and what it took, as plain data for the report."""
-        return asdict(self.prepared)
+        return asdict(self.prepared) | ({} if self.rows is None else self.rows.figures())
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that batches have moved, by the report's keys."""
@@ -331,7 +366,7 @@ class _Sending:
         try:
             return ids_of(bytes(self._listed[batch].result()["ids"]))
         finally:
-            del self._listed[batch]  # another attempt lists them again
+            self._listed.pop(batch, None)  # another attempt lists them again
 
     def _send(self, batch: int) -> tuple[int, int]:
         row = self._row_of("_tasks", batch)

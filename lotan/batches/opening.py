@@ -7,6 +7,7 @@ from lotan.engines.base import Engine
 from lotan.graph.graph import Graph
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
+from lotan.tables.pipeline import RowPipeline
 from planner.physical import Plan
 from planner.spec import SPLITS
 
@@ -18,6 +19,7 @@ def open_batches(
     config: TrainerConfig,
     both: bool,
     epochs: int | None = None,
+    rows: RowPipeline | None = None,
 ) -> TrainingBatches:
     """Return the mini-batches of a run whose regime is MiniBatch. Whoever opens them closes them, before the engine.
 
@@ -28,6 +30,7 @@ def open_batches(
         config: The settings of the run.
         both: True if batches have out-edges too.
         epochs: The last epoch for which batches are prepared; None: that of the settings.
+        rows: The pipeline of learned rows that lie in tables, if they do.
 
     Raises:
         ConfigurationError: If the engine cannot train on mini-batches.
@@ -35,10 +38,14 @@ def open_batches(
     regime = config.regime
     assert isinstance(regime, MiniBatch)
     if engine.traits.in_process:
-        return Batches(graph, plan, regime, epochs or config.epochs, config.chunk_rows, both=both)
+        here = Batches(graph, plan, regime, epochs or config.epochs, config.chunk_rows, both=both)
+        here.rows = rows
+        return here
     from lotan.batches.on_spark import SparkBatches  # imported here, because the local engine needs no Spark
     from lotan.engines.blocks.engine import BlocksEngine
 
     assert isinstance(engine, BlocksEngine)  # the settings refuse others
     examples = graph.labels.labelled[SPLITS.index("train")]
-    return SparkBatches(engine, graph, plan, regime, examples, config.chunk_rows)
+    in_spark = SparkBatches(engine, graph, plan, regime, examples, config.chunk_rows)
+    in_spark.rows = rows
+    return in_spark

@@ -10,7 +10,7 @@ NAMES = ("tables", "asynchrony", "table_memory")
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for learned rows that lie in tables."""
-    group = parser.add_argument_group("row tables", "for learned rows in mini-batches, on local")
+    group = parser.add_argument_group("row tables", "for learned rows in mini-batches")
     group.add_argument(
         "--tables",
         metavar="N|URL,URL,...",

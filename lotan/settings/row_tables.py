@@ -49,9 +49,9 @@ def check_row_tables(config: TrainerConfig) -> None:
             "tables has learned rows that batches read and update, and in full batch an epoch reads all of them at once: leave "
             "tables out, or train with regime=lotan.MiniBatch(...)"
         )
-    if config.engine not in ("auto", "local"):
+    if config.engine == "rows":
         raise ConfigurationError(
-            f"tables is for engine 'local', but engine is {config.engine!r}: leave one of them out"
+            "tables is for engines 'local' and 'blocks', but engine is 'rows': leave one of them out"
         )
     if config.memory_limit is not None:
         raise ConfigurationError("memory_limit does not count row tables so far: leave it out, and give table_memory")

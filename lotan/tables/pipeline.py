@@ -16,11 +16,12 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import EngineError
 from lotan.settings.row_tables import Asynchrony
 from lotan.tables.control import Control
@@ -32,11 +33,25 @@ IN_FLIGHT = 4
 TICK_SECONDS = 0.1  # a thread that waits for room looks this often whether it should end
 
 
+class BatchWithRows(Protocol):
+    """A batch that reads learned rows."""
+
+    @property
+    def rows_of_graph(self) -> Tensor | None:
+        """The rows of the parameters that the vertices of the batch read, in their order. int64 [vertices]."""
+
+    @rows_of_graph.setter
+    def rows_of_graph(self, rows: Tensor | None) -> None: ...
+
+
+B = TypeVar("B", bound=BatchWithRows)
+
+
 @dataclass
-class _Sent:
+class _Sent(Generic[B]):
     """A batch whose rows are on their way."""
 
-    graph: LoadedGraph
+    graph: B
     number: int
     places: Places
     reading: Reading
@@ -71,7 +86,7 @@ class RowPipeline:
         self._unwritten = 0  # updates that are on their way
         self._failure: BaseException | None = None
         self._returning = ThreadPoolExecutor(1, "lotan-rows-return")
-        self._running: Generator[LoadedGraph, None, None] | None = None  # the epoch that was begun last
+        self._running: Generator[Any, None, None] | None = None  # the epoch that was begun last
 
     @property
     def words(self) -> str:
@@ -81,7 +96,7 @@ class RowPipeline:
             f"state of its optimizer; asynchrony: {self._asynchrony}"
         )
 
-    def lent(self, graphs: Iterator[LoadedGraph]) -> Generator[LoadedGraph, None, None]:
+    def lent(self, graphs: Iterator[B]) -> Generator[B, None, None]:
         """Return the batches of an epoch, with the rows of each lent to the model until the next is asked for.
 
         At the end all rows are in this process.
@@ -92,10 +107,10 @@ class RowPipeline:
         Raises:
             EngineError: If a table fails, or does not answer.
         """
-        self._running = self._lent(graphs)
-        return self._running
+        self._running = found = self._lent(graphs)
+        return found
 
-    def _lent(self, graphs: Iterator[LoadedGraph]) -> Generator[LoadedGraph, None, None]:
+    def _lent(self, graphs: Iterator[B]) -> Generator[B, None, None]:
         sent = self._sent_ahead(graphs) if self._ahead else (self._send(graph) for graph in graphs)
         computing: int | None = None
         try:
@@ -143,7 +158,7 @@ class RowPipeline:
         self.stop()
         self._returning.shutdown()
 
-    def _send(self, graph: LoadedGraph) -> _Sent:
+    def _send(self, graph: B) -> _Sent[B]:
         """Ask for the rows of a batch, and have it read them in the order of their vertices."""
         number = self._control.begin()
         assert graph.rows_of_graph is not None  # it is sampled
@@ -155,12 +170,12 @@ class RowPipeline:
         places = rows[order]
         return _Sent(graph, number, places, self._store.read(places))
 
-    def _sent_ahead(self, graphs: Iterator[LoadedGraph]) -> Generator[_Sent, None, None]:
+    def _sent_ahead(self, graphs: Iterator[B]) -> Generator[_Sent[B], None, None]:
         """Yield batches whose rows a thread has asked for, some before they are needed."""
-        ready: queue.Queue[_Sent | BaseException | None] = queue.Queue(IN_FLIGHT)
+        ready: queue.Queue[_Sent[B] | BaseException | None] = queue.Queue(IN_FLIGHT)
         stopped = threading.Event()
 
-        def put(item: _Sent | BaseException | None) -> None:
+        def put(item: _Sent[B] | BaseException | None) -> None:
             placed = False
             while not placed and not stopped.is_set():
                 with suppress(queue.Full):
@@ -191,7 +206,7 @@ class RowPipeline:
                 if isinstance(item := ready.get_nowait(), _Sent):
                     self._control.abandon(item.number)
 
-    def _return(self, one: _Sent) -> None:
+    def _return(self, one: _Sent[Any]) -> None:
         """Send the new rows of a batch that has taken its step."""
         rows = self._records.lent()
         self._records.return_all()

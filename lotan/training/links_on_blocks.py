@@ -25,6 +25,7 @@ from lotan.links.wire import encode_scorer
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction
+from lotan.tables.pipeline import RowPipeline
 from lotan.training.learner import Learner
 from lotan.training.link_passes import RankedPasses, evaluated_alone
 from planner.lower import OUTPUT
@@ -32,13 +33,16 @@ from planner.physical import Plan
 
 
 @contextmanager
-def open_on_blocks(engine: Engine, learner: Learner, config: TrainerConfig) -> Iterator[BlocksLinkPasses]:
+def open_on_blocks(
+    engine: Engine, learner: Learner, config: TrainerConfig, rows: RowPipeline | None = None
+) -> Iterator[BlocksLinkPasses]:
     """Open the passes of a link task on the blocks engine.
 
     Args:
         engine: The engine, with the graph and the plan's stages loaded.
         learner: The learner, whose job is a link task.
         config: The settings of the run.
+        rows: The pipeline of learned rows that lie in tables, if they do.
     """
     job, task = learner.job, config.task
     assert isinstance(task, LinkPrediction)
@@ -46,6 +50,7 @@ def open_on_blocks(engine: Engine, learner: Learner, config: TrainerConfig) -> I
         yield BlocksLinkPasses(engine, learner, task)
         return
     with closing(batches_on_blocks(engine, job, config)) as batches:
+        batches.rows = rows
         yield BlocksLinkPasses(engine, learner, task, batches)
 
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from lotan.arguments import A_GRAPH, require_kind
 from lotan.batches.links import LinkBatches
 from lotan.batches.opening import open_batches
-from lotan.batches.schedule import Batches, TrainingBatches
+from lotan.batches.schedule import TrainingBatches
 from lotan.borders import first_line
 from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
@@ -20,6 +20,7 @@ from lotan.graph.graph import Graph
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction
+from lotan.tables.pipeline import RowPipeline
 from lotan.training.learner import Learner
 from lotan.training.link_passes import LinkPasses
 from lotan.training.loaded_engine import LoadedEngine
@@ -128,13 +129,15 @@ _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
 """The engines of the graphs that are persisted now. `persisted` adds an entry for its block, and removes it at the end."""
 
 
-def _batches(engine: Engine, job: Job, config: TrainerConfig) -> TrainingBatches | None:
-    """Return the mini-batches of a run; None: it trains on the full batch."""
+def _batches(
+    engine: Engine, job: Job, config: TrainerConfig, rows: RowPipeline | None = None
+) -> TrainingBatches | None:
+    """Return the mini-batches of a run, whose learned rows may lie in tables; None: it trains on the full batch."""
     if job.batch is None:
         return None
     if job.stored_vertices is not None:
         return open_stored_vertices(job, config)
-    return open_batches(engine, job.graph, job.batch.plan, config, job.both)
+    return open_batches(engine, job.graph, job.batch.plan, config, job.both, rows=rows)
 
 
 def _link_batches(job: Job, config: TrainerConfig) -> LinkBatches | None:
@@ -170,7 +173,7 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         if isinstance(config.task, LinkPrediction) and not engine.traits.in_process:
             from lotan.training.links_on_blocks import open_on_blocks  # here, because the local engine needs no Spark
 
-            yield opened.enter_context(open_on_blocks(engine, learner, config))
+            yield opened.enter_context(open_on_blocks(engine, learner, config, rows))
             return
         if isinstance(config.task, LinkPrediction):
             assert isinstance(engine, LocalEngine)
@@ -180,7 +183,5 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
                 of_links.rows = rows
             yield LinkPasses(engine, learner, config.task, of_links)
             return
-        batches = _batches(engine, job, config)
-        if isinstance(batches, Batches):
-            batches.rows = rows
+        batches = _batches(engine, job, config, rows)
         yield opened.enter_context(closing(Passes(engine, job.plan, [learner], batches=batches)))
