@@ -202,6 +202,19 @@ def test_memory_that_is_shared_is_quicker_than_asking() -> None:
         assert sent[1] > 20 * ROW
 
 
+def test_a_worker_of_another_host_keeps_rows() -> None:
+    """It cannot reach the memory into which they are put at first."""
+    for network in started("shared", workers=0):
+        network.worker("remote", shared_bytes=0)
+        dealer, sent = network.dealer(max_replays=0), batch(list(range(20)))
+        for epoch in range(3):
+            network.begin(epoch)
+            list(dealer.pipe(job(0, epoch), [sent]))
+        totals = network.link.wait([job(0, 2)], DEADLINE)
+        assert totals.bytes_shared == 0
+        assert totals.bytes_sent < 20 * 16 + 1500
+
+
 def test_a_dealer_that_offers_no_rows() -> None:
     for network in started("zmq", workers=1):
         dealer = network.dealer(kept_row_bytes=0)
