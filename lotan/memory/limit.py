@@ -16,6 +16,7 @@ from lotan.errors import ConfigurationError
 from lotan.hosts.session import SessionSettings
 from lotan.memory.free import free_memory
 from lotan.settings.byte_sizes import byte_count
+from messenger.kept_rows import INDEX_BYTES, LEAST_ROW_BYTES
 from messenger.settings import Settings
 from planner.explain import size
 from planner.footprint import Footprint, footprint, reads_in_turn
@@ -141,6 +142,19 @@ class MemoryLimit:
                 f"that, a larger limit, or leave worker_rows out"
             )
         return replace(plain, kept_bytes=max(kept, rows), kept_row_bytes=rows, offer_shared_rows=rows > 0)
+
+    def rows_kept(self, row: int, vertices: float, of_batch: float) -> int:
+        """Return the bytes of the rows of mini-batches that all workers of this host together keep.
+
+        Args:
+            row: The bytes of a vertex's row.
+            vertices: The number of vertices.
+            of_batch: The number of vertices of a batch, whose rows are kept if they do not fit into shared memory.
+        """
+        settings = self.messenger()
+        if row < LEAST_ROW_BYTES or not (settings.offer_shared_rows or row * of_batch > settings.shared_bytes):
+            return 0
+        return self.crew.workers * min(settings.kept_row_bytes, int(vertices * (row + INDEX_BYTES)))
 
     def session(self, config: TrainerConfig) -> SessionSettings:
         """Return the settings of the Router and the workers."""

@@ -89,6 +89,27 @@ def test_rows_that_workers_keep_are_among_what_they_keep_of_a_limit():
         MemoryLimit.of(config(worker_rows="9g", memory_limit="6g")).session(config())
 
 
+def test_rows_that_workers_keep_are_estimated():
+    """For two workers, within their bytes; where memory is shared, only if they are asked for or do not fit there."""
+    given, usual, none = (MemoryLimit.of(config(worker_rows=size)) for size in ("100m", None, 0))
+    assert given.rows_kept(480, 1000, 100) == 2 * 1000 * (480 + 32)
+    assert given.rows_kept(480, 1_000_000, 100) == 2 * 100 * MIB
+    assert usual.rows_kept(480, 1000, 100) == 0
+    assert usual.rows_kept(480, 1_000_000, 200_000) == 2 * 1_000_000 * (480 + 32)
+    assert none.rows_kept(480, 1_000_000, 200_000) == given.rows_kept(8, 1000, 100) == 0
+    few, more = (batches(worker_rows=rows, engine="blocks") for rows in (0, "100m"))
+    assert more.peak - few.peak == pytest.approx(2 * 1797 * (64 * 4 + 8 + 32), rel=0.01)
+    assert more.least == few.least
+    assert batches(engine="local").peak == batches(engine="local", worker_rows="100m").peak
+
+
+def batches(**options):
+    graph, model = lotan.Graph.read("digits"), lotan.nn.GCN(64, 16, num_layers=2, out_channels=10)
+    regime = lotan.MiniBatch(64, (3, 3))
+    trainer = lotan.Trainer(model, graph, regime=regime, workers=2, master="local[2]", progress=False, **options)
+    return trainer.job.needs(trainer.config)
+
+
 def test_without_a_limit_the_heap_is_what_the_plan_needs_where_that_is_more_than_sparks_own_default():
     limit, free = MemoryLimit.of(config()), psutil.virtual_memory().available
     assert limit.heap(None) is None
