@@ -115,6 +115,18 @@ def _offer(item: Any, limits: Limits) -> bool:
     return False
 
 
+def _row_offers(value: Any, limits: Limits) -> bool:
+    """Check a list of tensors that are offered row by row, each [name, dtype, shape]."""
+    return type(value) is list and all(_row_offer(item, limits) for item in value)
+
+
+def _row_offer(item: Any, limits: Limits) -> bool:
+    match item:
+        case [str(), str(), [rows, *row]]:
+            return len(row) < limits.dimensions and all(_count(length, limits) for length in (rows, *row))
+    return False
+
+
 FIELDS: dict[str, Check] = {
     "role": _name,
     "name": _name,
@@ -137,6 +149,8 @@ FIELDS: dict[str, Check] = {
     "digest": _word,
     "offers": _offers,
     "names": _names,
+    "row_offers": _row_offers,
+    "row_keys": _name,  # the tensor that has the keys of the rows that are offered
     "spares": _names,  # tensors that a worker asks for only if it has not kept the values that it computed from them
     "reply": _extent,  # shared memory where a worker may write the chunk's result
     "group": _count,
@@ -185,7 +199,7 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
 }
 
 OPTIONAL: dict[Kind, tuple[str, ...]] = {
-    Kind.CHUNK: ("reply", "spares"),
+    Kind.CHUNK: ("reply", "spares", "row_offers", "row_keys"),
     Kind.COMMIT: ("bytes_shared",),
     Kind.PONG: ("workers",),
     Kind.DATA: ("ticket", "chunk", "run", "name", "epoch", "program", "settings"),

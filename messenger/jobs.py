@@ -71,6 +71,9 @@ class OutgoingChunk:
     partition and index. Such a tensor is offered by its checksum first, and sent if the worker asks for it. The worker
     replaces a kept tensor when one with the same name and shape but other content is offered, so any tensor may be
     named. The worker drops an `epoch_kept` tensor when the next pass begins, and a static one with the run.
+
+    `by_row` names tensors whose rows the worker may have kept from any chunk, by their keys: see `messenger.kept_rows`.
+    Each of them has the chunk's rows as its first dimension.
     """
 
     index: int
@@ -80,6 +83,8 @@ class OutgoingChunk:
     tensors: Mapping[str, np.ndarray]
     static: frozenset[str] = frozenset()
     epoch_kept: frozenset[str] = frozenset()
+    by_row: frozenset[str] = frozenset()
+    row_keys: str = ""  # the name of the tensor that has the key of each row, int64 [rows], if there is `by_row`
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The tensors that a worker keeps so that they are sent once.
+"""The tensors, and the rows of tensors, that a worker keeps so that they are sent once.
 
 A Dealer has another copy of each, so any of them may be dropped at any time.
 """
@@ -6,9 +6,12 @@ A Dealer has another copy of each, so any of them may be dropped at any time.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
+from messenger.kept_rows import KeptRows, Layout
 
 Slot = tuple[str, int, int, str, tuple[int, ...]]
 """Run, partition, chunk, tensor name and shape. One tensor is kept in each slot.
@@ -36,10 +39,16 @@ class _Kept:
 
 
 class KeptTensors:
-    """Tensors by slot, up to a number of bytes. Beyond it, the least recently used tensors are dropped."""
+    """Tensors by slot, and rows by key, up to a number of bytes. Beyond it, the least recently used tensors are dropped.
 
-    def __init__(self, budget: int) -> None:
+    Args:
+        budget: the largest number of bytes of both.
+        of_rows: the largest number of bytes of rows.
+    """
+
+    def __init__(self, budget: int, of_rows: int = 0) -> None:
         self._budget = budget
+        self.rows = KeptRows(min(budget, of_rows))
         self._kept: OrderedDict[Slot, _Kept] = OrderedDict()
         self.bytes = 0
 
@@ -54,11 +63,21 @@ class KeptTensors:
     def put(self, slot: Slot, offer: Offer, array: np.ndarray, pass_number: int) -> None:
         """Keep a tensor that came in a pass, unless it alone exceeds the budget."""
         self._drop(slot)
-        if array.nbytes > self._budget:
+        if array.nbytes > self._budget - self.rows.bytes:
             return
         self._kept[slot] = _Kept(offer, array, pass_number)
         self.bytes += array.nbytes
-        while self.bytes > self._budget:
+        self._make_room()
+
+    def put_rows(
+        self, run: str, layout: Layout, keys: np.ndarray, checksums: np.ndarray, rows: Mapping[str, np.ndarray]
+    ) -> None:
+        """Keep rows that came, see `KeptRows.put`."""
+        self.rows.put(run, layout, keys, checksums, rows)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while self._kept and self.bytes + self.rows.bytes > self._budget:
             self._drop(next(iter(self._kept)))
 
     def begin_pass(self, run: str, pass_number: int) -> None:
@@ -68,7 +87,8 @@ class KeptTensors:
                 self._drop(slot)
 
     def forget(self, run: str) -> None:
-        """Drop all tensors of a run."""
+        """Drop all tensors of a run, and its rows if no other run has them."""
+        self.rows.forget(run)
         for slot in [slot for slot in self._kept if slot[0] == run]:
             self._drop(slot)
 

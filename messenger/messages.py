@@ -8,6 +8,7 @@ from typing import Any
 from messenger.fields import Kind
 from messenger.frames import Message, encode, tensor_checksum
 from messenger.jobs import OutgoingChunk, PipeJob
+from messenger.kept_rows import LEAST_ROW_BYTES, ROW_CHECKSUMS, layout_of, row_bytes, row_checksums
 from messenger.settings import Limits
 from messenger.spaces import Space
 from messenger.stream import SendChunk, SendEnd, Stream
@@ -22,10 +23,29 @@ class Moved:
     shared: int = 0  # the part of both that went through shared memory
 
 
-def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: Limits, reply: Space | None) -> Message:
-    """Return a CHUNK. Tensors that the worker may have kept are offered by checksum, the others travel along."""
+def chunk_message(
+    job: PipeJob,
+    item: SendChunk,
+    ticket: int,
+    seq: int,
+    limits: Limits,
+    reply: Space | None,
+    by_row: bool = False,
+) -> Message:
+    """Return a CHUNK. Tensors that the worker may have kept are offered by checksum, the others travel along.
+
+    Args:
+        job: the pass and the partition.
+        item: the chunk and its group.
+        ticket: the number of the attempt.
+        seq: the number of the message in it.
+        limits: the receiver's limits.
+        reply: shared memory for the result; None: it travels inline.
+        by_row: True if the chunk's tensors `by_row` are offered row by row.
+    """
     chunk = item.chunk
-    kept = chunk.static | chunk.epoch_kept
+    rows = {name: tensor for name, tensor in chunk.tensors.items() if by_row and name in chunk.by_row}
+    kept = chunk.static | chunk.epoch_kept | rows.keys()
     header = _job_fields(job) | {
         "ticket": ticket,
         "seq": seq,
@@ -34,12 +54,23 @@ def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: 
         "first_row": chunk.first_row,
         "rows": chunk.rows,
         "digest": chunk.digest,
-        "offers": [_offer(chunk, name, limits) for name in chunk.tensors if name in kept],
+        "offers": [_offer(chunk, name, limits) for name in chunk.tensors if name in kept and name not in rows],
     }
     if reply is not None:
         header["reply"] = [reply.region, reply.offset, reply.memory.nbytes]
     along = {name: tensor for name, tensor in chunk.tensors.items() if name not in kept}
+    if rows:
+        header |= {
+            "row_keys": chunk.row_keys,
+            "row_offers": [[name, tensor.dtype.name, list(tensor.shape)] for name, tensor in rows.items()],
+        }
+        along[ROW_CHECKSUMS] = row_checksums(rows, layout_of(rows))
     return Message(Kind.CHUNK, header, along)
+
+
+def may_offer_rows(chunk: OutgoingChunk) -> bool:
+    """Return True if a chunk has rows that are worth a question before they are sent."""
+    return row_bytes({name: chunk.tensors[name] for name in chunk.by_row}) >= LEAST_ROW_BYTES
 
 
 def end_message(item: SendEnd, ticket: int, seq: int) -> Message:

@@ -12,16 +12,20 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from messenger.connection import Connection
 from messenger.errors import DeadlineError, FrameError, MessengerError, RemoteError, error_of
 from messenger.fields import Kind
 from messenger.frames import Frame, Message, complete, encode, peek
 from messenger.jobs import OutgoingChunk, PipeJob, ReturnedChunk
 from messenger.joining import peer_name
+from messenger.kept_rows import ROWS
 from messenger.lending import Lender
-from messenger.messages import Moved, chunk_message, commit_message, end_message
+from messenger.messages import Moved, chunk_message, commit_message, end_message, may_offer_rows
 from messenger.pump import router_lost
 from messenger.settings import Settings
+from messenger.spaces import Space
 from messenger.stream import SendChunk, SendEnd, Stream
 from messenger.transport import COORDINATOR, ROUTER
 
@@ -119,17 +123,29 @@ class Piping:
         if isinstance(item, SendEnd):
             self._send(ROUTER, end_message(item, self._ticket, self._next_seq))
         else:
-            reply = self._lender.lend_reply(item.chunk)
-            message = chunk_message(self._job, item, self._ticket, self._next_seq, self._settings.limits, reply)
-            self._send(ROUTER, message, item.chunk)
+            self._send_chunk(item)
         self._next_seq += 1
+
+    def _send_chunk(self, item: SendChunk) -> None:
+        """Send a chunk. Its tensors go through shared memory if there is space.
+
+        Rows that the worker may have kept are offered if they would go through sockets. Shared memory is quicker than to
+        hash them (`benchmarks/results/kept_rows.md`).
+        """
+        settings, chunk = self._settings, item.chunk
+        given = self._job, item, self._ticket, self._next_seq, settings.limits, self._lender.lend_reply(chunk)
+        offered = settings.kept_row_bytes > 0 and may_offer_rows(chunk)
+        message = chunk_message(*given, by_row=offered and settings.offer_shared_rows)
+        space = self._lender.lend(chunk, message.tensors.values())
+        if space is None and offered and not settings.offer_shared_rows:
+            message = chunk_message(*given, by_row=True)
+        self._send(ROUTER, message, space)
 
     def _send_commit(self) -> None:
         self._send(COORDINATOR, commit_message(self._stream, self._ticket, self._moved))
 
-    def _send(self, to: bytes, message: Message, chunk: OutgoingChunk | None = None) -> None:
-        """Send a message. The tensors of a chunk go through shared memory if there is space."""
-        space = None if chunk is None else self._lender.lend(chunk, message.tensors.values())
+    def _send(self, to: bytes, message: Message, space: Space | None = None) -> None:
+        """Send a message, with its tensors in shared memory if there is space for them."""
         frames = encode(message, self._settings.limits, space)
         if space is not None:
             shared = sum(tensor.nbytes for tensor in message.tensors.values())
@@ -220,15 +236,21 @@ class Piping:
         self._moved.shared += message.shared
 
     def _answer(self, worker: bytes, need: Message) -> None:
-        """Send the tensors of a chunk that the worker has dropped, or never had."""
+        """Send the tensors of a chunk that the worker has dropped, or never had, or those of their rows that it lacks."""
         chunk = self._stream.find(need.header["chunk"])
         names = need.header["names"]
         if chunk is None or any(name not in chunk.tensors for name in names):
             raise FrameError(
                 f"{peer_name(worker)} asks for {names!r:.200} of chunk {need.header['chunk']}, which has none such"
             )
+        positions = need.tensors.get(ROWS)
+        if positions is not None and not _are_rows(positions, chunk.rows):
+            raise FrameError(f"{peer_name(worker)} asks for rows of chunk {chunk.index}, which has {chunk.rows} rows")
         header = {"what": "tensors", "ticket": self._ticket, "chunk": chunk.index}
-        self._send(worker, Message(Kind.DATA, header, {name: chunk.tensors[name] for name in names}), chunk)
+        tensors = {name: chunk.tensors[name] for name in names}
+        if positions is not None:
+            tensors |= {name: tensors[name][positions] for name in names if name in chunk.by_row}
+        self._send(worker, Message(Kind.DATA, header, tensors), self._lender.lend(chunk, tensors.values()))
 
     # -- loss --------------------------------------------------------------------------------------------------------
 
@@ -263,6 +285,13 @@ class Piping:
         code, text = message.header["code"], message.header["text"]
         where = f"{self._job}: {peer_name(sender)} reports: "
         return error_of(code, text, where, self._job.stage, self._job.partition)
+
+
+def _are_rows(positions: np.ndarray, rows: int) -> bool:
+    """Return True if these are positions among so many rows."""
+    if positions.ndim != 1 or positions.dtype.kind != "i":
+        return False
+    return not len(positions) or bool(positions.min() >= 0 and positions.max() < rows)
 
 
 def _size(frames: list[Frame]) -> int:

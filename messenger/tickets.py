@@ -9,16 +9,66 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from messenger.errors import FrameError
-from messenger.frames import Message, raw_bytes, tensor_checksum
+from messenger.frames import DTYPES, Message, check_shape, raw_bytes, tensor_checksum
 from messenger.jobs import ChunkKey
 from messenger.kept import KeptTensors, Offer, Slot
+from messenger.kept_rows import ROW_CHECKSUMS, layout_of, row_checksums
 from messenger.room import aligned
+from messenger.settings import Limits
 from messenger.sums import Sums
 
 
 @dataclass
+class OfferedRows:
+    """The tensors of a chunk that its Dealer has offered row by row. Some of their rows may not be here yet."""
+
+    keys: np.ndarray
+    checksums: np.ndarray
+    tensors: dict[str, np.ndarray]  # rows that are not here have any content
+    lacking: np.ndarray  # positions of rows that are not here, int32
+
+    @classmethod
+    def of(cls, message: Message, kept: KeptTensors, limits: Limits) -> OfferedRows:
+        """Return the offered tensors of a CHUNK message, with the rows that the worker has kept.
+
+        Raises:
+            FrameError: the offer contradicts itself, or exceeds the limits.
+        """
+        header = message.header
+        keys, checksums = (message.tensors.get(name) for name in (header.get("row_keys", ""), ROW_CHECKSUMS))
+        count = header["rows"]
+        for one in (keys, checksums):
+            if one is None or one.shape != (count,) or one.dtype.name != "int64":
+                raise FrameError(f"rows of chunk {header['chunk']} are offered without {count} keys and checksums")
+        assert keys is not None
+        assert checksums is not None
+        size = sum(check_shape(name, dtype, shape, limits) for name, dtype, shape in header["row_offers"])
+        if size > limits.message_bytes or any(shape[0] != count for _, _, shape in header["row_offers"]):
+            raise FrameError(f"the rows that are offered of chunk {header['chunk']} are not {count} within the limits")
+        tensors = {name: aligned(tuple(shape), DTYPES[dtype]) for name, dtype, shape in header["row_offers"]}
+        lacking = kept.rows.take(header["run"], layout_of(tensors), keys, checksums, tensors)
+        return cls(keys, checksums, tensors, lacking)
+
+    def fill(self, run: str, chunk: int, given: Mapping[str, np.ndarray], kept: KeptTensors) -> None:
+        """Take the rows that were asked for, and keep them.
+
+        Raises:
+            FrameError: they are not the rows that were offered.
+        """
+        lacking, layout = self.lacking, layout_of(self.tensors)
+        rows = {name: given[name] for name in self.tensors if name in given}
+        same = layout_of(rows) == layout and all(len(one) == len(lacking) for one in rows.values())
+        if not same or not np.array_equal(row_checksums(rows, layout), self.checksums[lacking]):
+            raise FrameError(f"the rows of chunk {chunk} are not those that were offered")
+        for name, one in rows.items():
+            self.tensors[name][lacking] = one
+        kept.put_rows(run, layout, self.keys[lacking], self.checksums[lacking], rows)
+        self.lacking = lacking[:0]
+
+
+@dataclass
 class WaitingChunk:
-    """A chunk that waits for its turn, and perhaps for tensors that its Dealer offered by checksum or as spares."""
+    """A chunk that waits for its turn, and perhaps for tensors or rows that its Dealer offered, or for spares."""
 
     key: ChunkKey
     digest: int
@@ -27,10 +77,15 @@ class WaitingChunk:
     spares: frozenset[str] = frozenset()  # tensors that are sent only if the worker asks for them
     awaited: set[str] = field(default_factory=set)  # spares that were asked for and have not arrived
     reply: tuple[str, int, int] | None = None  # shared memory for the result: region, offset, bytes
+    rows: OfferedRows | None = None  # what was offered row by row
 
     @classmethod
-    def of(cls, message: Message, kept: KeptTensors) -> WaitingChunk:
-        """Return the chunk of a CHUNK message, completed with tensors that the worker has kept."""
+    def of(cls, message: Message, kept: KeptTensors, limits: Limits) -> WaitingChunk:
+        """Return the chunk of a CHUNK message, completed with tensors and rows that the worker has kept.
+
+        Raises:
+            FrameError: what is offered contradicts itself, or exceeds the limits.
+        """
         header = message.header
         names = ("run", "epoch", "stage", "mode", "partition", "chunk", "first_row", "rows")
         chunk = cls(ChunkKey(*(header[name] for name in names)), header["digest"], dict(message.tensors), {})
@@ -45,12 +100,21 @@ class WaitingChunk:
                 chunk.missing[name] = offer
             else:
                 chunk.tensors[name] = array
+        if header.get("row_offers"):
+            chunk.rows = OfferedRows.of(message, kept, limits)
+            chunk.tensors |= chunk.rows.tensors
+            del chunk.tensors[ROW_CHECKSUMS]
         return chunk
 
     @property
     def complete(self) -> bool:
-        """True if no tensor is missing or awaited."""
-        return not self.missing and not self.awaited
+        """True if no tensor and no row is missing or awaited."""
+        return not self.missing and not self.awaited and not len(self.lacking)
+
+    @property
+    def lacking(self) -> np.ndarray:
+        """The positions of the offered rows that are not here yet. int32"""
+        return np.empty(0, np.int32) if self.rows is None else self.rows.lacking
 
     def needs(self, spares: bool) -> list[str]:
         """Return the names of the tensors to ask for now.
@@ -60,14 +124,17 @@ class WaitingChunk:
         """
         if spares and not self.awaited and not self.tensors.keys() >= self.spares:
             self.awaited = set(self.spares)
-        return sorted(self.missing.keys() | self.awaited)
+        by_row = self.rows.tensors.keys() if self.rows is not None and len(self.rows.lacking) else set()
+        return sorted(self.missing.keys() | self.awaited | by_row)
 
     def fill(self, message: Message, kept: KeptTensors) -> None:
-        """Take tensors that were asked for. Those that were offered by checksum are kept for later epochs.
+        """Take tensors and rows that were asked for. Those that were offered are kept for later.
 
         Raises:
-            FrameError: a tensor is not the one that was offered.
+            FrameError: a tensor or a row is not the one that was offered.
         """
+        if len(self.lacking) and self.rows is not None:
+            self.rows.fill(self.key.run, self.key.chunk, message.tensors, kept)
         for name, array in message.tensors.items():
             if name in self.awaited:
                 self.tensors[name] = array

@@ -20,6 +20,7 @@ from messenger.frames import Message, decode, peek
 from messenger.jobs import Handler, is_summed
 from messenger.joining import WORKER_ROLE
 from messenger.kept import KeptTensors
+from messenger.kept_rows import ROWS
 from messenger.pump import Failed, Forgotten, Incoming, Pump
 from messenger.room import Room
 from messenger.settings import Settings
@@ -58,7 +59,7 @@ class WorkerLoop:
         self._settings = settings or Settings()
         self._handler = handler
         self._pump = Pump(endpoint, WORKER_ROLE, name, self._settings, connect)
-        self._kept = KeptTensors(self._settings.kept_bytes)
+        self._kept = KeptTensors(self._settings.kept_bytes, self._settings.kept_row_bytes)
         self._regions = MappedRegions(self._settings.shared_bytes > 0)
         self._supplies = Supplies(handler, self._pump, self._settings)
         self._tickets: dict[bytes, Ticket] = {}  # the newest ticket of each Dealer
@@ -166,7 +167,11 @@ class WorkerLoop:
 
     def _queue(self, ticket: Ticket, message: Message) -> None:
         """Queue a chunk and ask for the supplies and tensors that it lacks."""
-        chunk = WaitingChunk.of(message, self._kept)
+        try:
+            chunk = WaitingChunk.of(message, self._kept, self._settings.limits)
+        except FrameError as error:
+            self._fail(ticket, None, "frame", str(error))
+            return
         ticket.waiting.append(chunk)
         if self._supplies.is_stale(chunk.key):
             return  # the chunk is refused when its turn comes
@@ -178,7 +183,8 @@ class WorkerLoop:
         names = chunk.needs(bool(chunk.spares) and self._handler.lacks(chunk.key))
         if names:
             header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "names": names}
-            self._pump.send(ticket.dealer, Message(Kind.NEED, header))
+            rows = {ROWS: chunk.lacking} if len(chunk.lacking) else {}
+            self._pump.send(ticket.dealer, Message(Kind.NEED, header, rows))
 
     def _supplied(self, sender: bytes, message: Message) -> None:
         if message.header["what"] == "tensors":

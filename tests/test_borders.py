@@ -150,6 +150,11 @@ def test_settings_that_change_nothing_are_named() -> None:
     assert [line for line in blocks.warnings if line.startswith("settings:")] == [
         "settings: propagate messages changes nothing on the blocks engine; ask for engine rows"
     ]
+    (rows,) = [
+        line for line in _trainer(engine="blocks", worker_rows="1g").job.warnings if line.startswith("settings:")
+    ]
+    assert rows.startswith("settings: worker_rows changes nothing without mini-batches")
+    assert "settings: worker_rows changes" in "".join(_trainer(engine="local", worker_rows="1g").job.warnings)
     assert not [line for line in _trainer(engine="local").job.warnings if line.startswith("settings:")]
 
 

@@ -141,7 +141,8 @@ class SendTask:
         del rows
         job = self.job_of(batch)
         keys = tensors[tensor_names.KEYS]
-        chunk = OutgoingChunk(0, 0, len(keys), digest(keys), tensors)
+        by_row = frozenset(tensor_names.column(column.name) for column in self.columns)
+        chunk = OutgoingChunk(0, 0, len(keys), digest(keys), tensors, by_row=by_row, row_keys=tensor_names.KEYS)
         try:
             for _ in shared_dealer(self.endpoint, self.settings).pipe(job, [chunk]):
                 pass  # gradients and statistics go to the coordinator

@@ -138,6 +138,12 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
         "(default: 1g, or its share of the limit)",
     )
     group.add_argument(
+        "--worker-rows",
+        metavar="SIZE",
+        help="memory for rows of mini-batches that a DL worker keeps, so that they are not sent again, such as 512m, on\n"
+        "blocks; 0 for none (default: rows that would come through sockets, within half of what a worker keeps)",
+    )
+    group.add_argument(
         "--seed",
         type=number(int, 0, 2**63),
         default=0,
@@ -444,6 +450,7 @@ def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
         "partitions": options.partitions,
         "memory_limit": options.memory_limit,
         "worker_memory": options.worker_memory,
+        "worker_rows": options.worker_rows,
         "router": options.router,
         "keys": options.keys,
         "seed": options.seed,

@@ -54,12 +54,14 @@ class EngineChoice:
 def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
     """Return a line for each given setting that changes nothing on this engine or for this graph."""
     if ENGINES[engine].in_process:
-        nothing = ("workers", "partitions", "router", "keys", "master", "worker_memory")
+        nothing = ("workers", "partitions", "router", "keys", "master", "worker_memory", "worker_rows")
         unset = dict.fromkeys(nothing) | {"propagate": "join"}
         given = [name for name, value in unset.items() if getattr(config, name) != value]
         mend = "leave them out, or ask for engine blocks or rows"
         change = "change" if len(given) > 1 else "changes"
         return (f"settings: {', '.join(given)} {change} nothing on the local engine; {mend}",) if given else ()
+    if config.worker_rows is not None and not (engine == "blocks" and isinstance(config.regime, MiniBatch)):
+        return ("settings: worker_rows changes nothing without mini-batches on the blocks engine; leave it out",)
     if engine == "blocks" and config.propagate != "join":
         return (f"settings: propagate {config.propagate} changes nothing on the blocks engine; ask for engine rows",)
     if config.master is not None and graph.origin == "spark":

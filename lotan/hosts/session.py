@@ -186,7 +186,7 @@ class Session:
         settings = self.settings
         words = ["--router", self.endpoint.address, "--name", name, "--exit-with-parent"]
         words += ["--threads", str(settings.threads), "--memory", str(settings.worker_memory)]
-        words += ["--kept", str(settings.messenger.kept_bytes)]
+        words += ["--kept", str(settings.messenger.kept_bytes), "--kept-rows", str(settings.messenger.kept_row_bytes)]
         words += [] if settings.spill is None else ["--spill", settings.spill]
         if settings.keys is not None:
             words += ["--keys", str(settings.keys)]

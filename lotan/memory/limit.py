@@ -16,6 +16,7 @@ from lotan.errors import ConfigurationError
 from lotan.hosts.session import SessionSettings
 from lotan.memory.free import free_memory
 from lotan.settings.byte_sizes import byte_count
+from messenger.kept_rows import INDEX_BYTES, LEAST_ROW_BYTES
 from messenger.settings import Settings
 from planner.explain import size
 from planner.footprint import Footprint, footprint, reads_in_turn
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark's files need memory too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
+ROW_SHARE = (
+    0.5  # largest share of what a worker keeps for rows of mini-batches; the rest is for the chunks of evaluation
+)
 MORE_PARTITIONS = (2, 4, 8, 16, 24, 32, 64, 128)
 """Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
 
@@ -46,6 +50,7 @@ class MemoryLimit:
     saved: int | None  # bytes for each worker between forward and backward; None: not given
     chunk_rows: int | None = None  # vertices that a stage processes at a time; None: not given
     one_jvm: bool = True  # False if the master of Spark is a cluster
+    rows: int | None = None  # bytes for each worker of rows of mini-batches, however they come; None: not given
 
     @classmethod
     def of(cls, config: TrainerConfig) -> MemoryLimit:
@@ -53,7 +58,9 @@ class MemoryLimit:
         limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
         saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
         workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
-        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows, _in_one_jvm(config.master))
+        rows = None if config.worker_rows is None else byte_count("worker_rows", config.worker_rows, 0)
+        crew, one_jvm = Crew(workers, _tasks(config.master)), _in_one_jvm(config.master)
+        return cls(limit, crew, saved, config.chunk_rows, one_jvm, rows)
 
     @property
     def shares(self) -> Shares | None:
@@ -119,9 +126,35 @@ class MemoryLimit:
         return Heap(wanted) if wanted > SPARK_DEFAULT_HEAP else None
 
     def messenger(self) -> Settings:
-        """Return the settings of both sides of the messenger."""
-        shares = self.shares
-        return Settings() if shares is None else Settings(kept_bytes=shares.kept, shared_bytes=shares.shared)
+        """Return the settings of both sides of the messenger.
+
+        Raises:
+            ConfigurationError: If the rows that workers are to keep exceed their shares of the limit.
+        """
+        shares, rows = self.shares, self.rows
+        plain = Settings() if shares is None else Settings(kept_bytes=shares.kept, shared_bytes=shares.shared)
+        kept = plain.kept_bytes
+        if rows is None:
+            return replace(plain, kept_row_bytes=int(kept * ROW_SHARE))
+        if shares is not None and rows > kept:
+            raise ConfigurationError(
+                f"worker_rows is {size(rows)}, but memory_limit leaves {size(kept)} for what a worker keeps: give at most "
+                f"that, a larger limit, or leave worker_rows out"
+            )
+        return replace(plain, kept_bytes=max(kept, rows), kept_row_bytes=rows, offer_shared_rows=rows > 0)
+
+    def rows_kept(self, row: int, vertices: float, of_batch: float) -> int:
+        """Return the bytes of the rows of mini-batches that all workers of this host together keep.
+
+        Args:
+            row: The bytes of a vertex's row.
+            vertices: The number of vertices.
+            of_batch: The number of vertices of a batch, whose rows are kept if they do not fit into shared memory.
+        """
+        settings = self.messenger()
+        if row < LEAST_ROW_BYTES or not (settings.offer_shared_rows or row * of_batch > settings.shared_bytes):
+            return 0
+        return self.crew.workers * min(settings.kept_row_bytes, int(vertices * (row + INDEX_BYTES)))
 
     def session(self, config: TrainerConfig) -> SessionSettings:
         """Return the settings of the Router and the workers."""

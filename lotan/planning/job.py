@@ -21,6 +21,7 @@ from lotan.storage.stored import Stored
 from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
 from planner.cost import PassCost
+from planner.estimate import row_bytes
 from planner.footprint import Footprint
 from planner.physical import Plan
 from planner.shares import DRIVER_BYTES
@@ -134,6 +135,10 @@ class Job:
             whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
             in_memory = whole if self.traits.in_process else found.in_memory
             found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory, alone=False)
+            if not self.traits.in_process:
+                row = sum(row_bytes(column) for column in self.batch.plan.static_columns)
+                rows = limit.rows_kept(row, self.statistics.vertices, self.batch.statistics.vertices)
+                found = replace(found, peak=found.peak + rows)  # their share is in the least limit already
             if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
                 one = (
                     SAMPLE_VERTEX_BYTES * self.batch.statistics.vertices

@@ -105,6 +105,9 @@ class TrainerConfig:
     # The bytes, such as "512m", that a worker may hold in memory between forward and backward; None: 1 GiB, or the
     # worker's share of memory_limit.
     worker_memory: int | str | None = None
+    # The bytes, such as "512m", of the rows of mini-batches on "blocks" that a worker keeps, which are not sent to it again;
+    # 0: none. None: it keeps rows that would come through sockets, in half of its memory for what is sent once.
+    worker_rows: int | str | None = None
 
     # Processes that hold learned rows in mini-batches on "local", or addresses of `lotan table`, with commas between
     tables: int | str | None = None  # None: the rows are in this process
@@ -235,7 +238,7 @@ def _check_numbers(config: TrainerConfig) -> None:
     for name in ("patience", "partitions", "workers", "chunk_rows", "checkpoint_batches"):
         if getattr(config, name) is not None:
             _at_least(name, getattr(config, name), 1)
-    for name, least in (("memory_limit", 1), ("worker_memory", 0)):
+    for name, least in (("memory_limit", 1), ("worker_memory", 0), ("worker_rows", 0)):
         if getattr(config, name) is not None:
             byte_count(name, getattr(config, name), least)
     if not isinstance(config.seed, int):

@@ -40,6 +40,7 @@ SETTINGS = (
     "master",
     "memory_limit",
     "worker_memory",
+    "worker_rows",
     "propagate",
 )
 """The settings of a Trainer that an engine is started with."""

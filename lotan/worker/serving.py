@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory=options.memory,
         spill=options.spill,
         exit_with_parent=options.exit_with_parent,
-        messenger=Settings(kept_bytes=options.kept),
+        messenger=Settings(kept_bytes=options.kept, kept_row_bytes=options.kept_rows),
     )
     try:
         serve(settings)
@@ -94,6 +94,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--kept", type=int, default=Settings().kept_bytes, metavar="BYTES",
         help="memory for tensors that are sent once; those that do not fit are sent again (default: %(default)s)",
+    )  # fmt: skip
+    found.add_argument(
+        "--kept-rows", type=int, default=Settings().kept_row_bytes, metavar="BYTES",
+        help="the part of it for rows of mini-batches; 0 for none (default: %(default)s)",
     )  # fmt: skip
     found.add_argument("--exit-with-parent", action="store_true", help="end when standard input ends")
     found.add_argument("--verbose", action="store_true", help="print more on standard error")

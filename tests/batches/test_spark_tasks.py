@@ -26,7 +26,7 @@ from lotan.stages.draws import Randomness
 from lotan.stages.plan_codec import decode_plan, encode_plan
 from lotan.worker.handler import StageHandler
 from messenger.endpoint import Endpoint
-from messenger.jobs import ChunkKey, PipeJob
+from messenger.jobs import ChunkKey, OutgoingChunk, PipeJob
 from messenger.room import Room
 from messenger.settings import Settings
 from planner.regime import hops
@@ -151,6 +151,26 @@ def test_edges_of_relations_are_put_together_in_the_order_of_one_process() -> No
     assert tensors["batch/dst"].tolist() == found.dst.tolist()
     assert arrays.edge_type is not None
     assert tensors["batch/edge_type"].tolist() == arrays.edge_type[found.edges].tolist()
+
+
+def test_all_columns_of_vertices_are_offered_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the keys of their vertices, which come in another order in each batch."""
+    arrays, sent = arrays_of(3), []
+
+    class Dealer:
+        def pipe(self, job: PipeJob, chunks: list[OutgoingChunk]) -> list[Any]:
+            sent.extend(chunks)
+            return []
+
+    monkeypatch.setattr("lotan.batches.spark_tasks.shared_dealer", lambda *_: Dealer())
+    found = Sampler(arrays).sample(np.array([1, 5, 8]), (3, 2), Randomness(0, 1))
+    columns = Sent("features", "c0", "float32", arrays.features.shape[1]), Sent("label", "c1", "int64")
+    static = {"features": arrays.features[found.rows], "label": arrays.label[found.rows]}
+    (size,) = send_task(columns)(as_rows(arrays, found, static, np.arange(40)).to_batches())
+    assert size.column("vertices").to_pylist() == [len(found.rows)]
+    (chunk,) = sent
+    assert chunk.by_row == {"column/features", "column/label"}
+    assert (chunk.tensors[chunk.row_keys] == arrays.keys[found.rows]).all()
 
 
 def test_an_edge_that_leaves_the_batch_is_an_error() -> None:

@@ -43,9 +43,9 @@ def test_sizes_as_people_write_them(given, count):
 
 
 @pytest.mark.parametrize("given", ["", "2x", "g", "-1g", 0, -5, True, 1.5, "0", None, "9" * 30, "1e3", "²g"])
-@pytest.mark.parametrize("setting", ["memory_limit", "worker_memory"])
+@pytest.mark.parametrize("setting", ["memory_limit", "worker_memory", "worker_rows"])
 def test_nonsense_is_refused_by_name(given, setting):
-    if given is None or (setting == "worker_memory" and given in (0, "0") and given is not False):
+    if given is None or (setting != "memory_limit" and given in (0, "0") and given is not False):
         lotan.TrainerConfig(**{setting: given})
         return
     with pytest.raises(ConfigurationError, match=rf"{setting} is .*; expected a number of bytes"):
@@ -73,6 +73,41 @@ def test_the_memory_of_workers_may_be_settled_with_and_without_a_limit():
     for options in ({}, {"memory_limit": "6g"}):
         assert MemoryLimit.of(config(worker_memory="100m", **options)).session(config()).worker_memory == 100 * MIB
     assert MemoryLimit.of(config()).session(config()).worker_memory == 1 << 30
+
+
+def test_rows_that_workers_keep_are_among_what_they_keep_of_a_limit():
+    for options in ({}, {"memory_limit": "6g"}):
+        usual = MemoryLimit.of(config(**options)).messenger()
+        assert usual.kept_row_bytes == usual.kept_bytes // 2
+        assert not usual.offer_shared_rows
+        given = MemoryLimit.of(config(worker_rows="100m", **options)).messenger()
+        assert (given.kept_row_bytes, given.kept_bytes, given.offer_shared_rows) == (100 * MIB, usual.kept_bytes, True)
+        none = MemoryLimit.of(config(worker_rows=0, **options)).messenger()
+        assert (none.kept_row_bytes, none.offer_shared_rows) == (0, False)
+    assert MemoryLimit.of(config(worker_rows="9g")).messenger().kept_bytes == 9 * GIB
+    with pytest.raises(ConfigurationError, match=r"worker_rows is 9.00 GB|worker_rows is 9.*memory_limit leaves"):
+        MemoryLimit.of(config(worker_rows="9g", memory_limit="6g")).session(config())
+
+
+def test_rows_that_workers_keep_are_estimated():
+    """For two workers, within their bytes; where memory is shared, only if they are asked for or do not fit there."""
+    given, usual, none = (MemoryLimit.of(config(worker_rows=size)) for size in ("100m", None, 0))
+    assert given.rows_kept(480, 1000, 100) == 2 * 1000 * (480 + 32)
+    assert given.rows_kept(480, 1_000_000, 100) == 2 * 100 * MIB
+    assert usual.rows_kept(480, 1000, 100) == 0
+    assert usual.rows_kept(480, 1_000_000, 200_000) == 2 * 1_000_000 * (480 + 32)
+    assert none.rows_kept(480, 1_000_000, 200_000) == given.rows_kept(8, 1000, 100) == 0
+    few, more = (batches(worker_rows=rows, engine="blocks") for rows in (0, "100m"))
+    assert more.peak - few.peak == pytest.approx(2 * 1797 * (64 * 4 + 8 + 32), rel=0.01)
+    assert more.least == few.least
+    assert batches(engine="local").peak == batches(engine="local", worker_rows="100m").peak
+
+
+def batches(**options):
+    graph, model = lotan.Graph.read("digits"), lotan.nn.GCN(64, 16, num_layers=2, out_channels=10)
+    regime = lotan.MiniBatch(64, (3, 3))
+    trainer = lotan.Trainer(model, graph, regime=regime, workers=2, master="local[2]", progress=False, **options)
+    return trainer.job.needs(trainer.config)
 
 
 def test_without_a_limit_the_heap_is_what_the_plan_needs_where_that_is_more_than_sparks_own_default():

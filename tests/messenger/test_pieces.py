@@ -308,7 +308,7 @@ class TestOffers:
         asked = []
         for _ in range(3):
             for rows, array in arrays.items():
-                chunk = WaitingChunk.of(self.chunk(rows, sums[rows]), kept)
+                chunk = WaitingChunk.of(self.chunk(rows, sums[rows]), kept, Limits())
                 asked.append(chunk.needs(spares=False))
                 if asked[-1]:
                     chunk.fill(Message(Kind.DATA, {}, {"x": array}), kept)
@@ -319,7 +319,7 @@ class TestSpares:
     def waiting(self) -> WaitingChunk:
         header = {"run": "r", "epoch": 0, "stage": "s", "mode": "backward", "partition": 0, "chunk": 2}
         header |= {"first_row": 0, "rows": 1, "digest": 5, "offers": [], "spares": ["x", "z"]}
-        return WaitingChunk.of(Message(Kind.CHUNK, header, {"g": np.zeros(1)}), KeptTensors(1 << 20))
+        return WaitingChunk.of(Message(Kind.CHUNK, header, {"g": np.zeros(1)}), KeptTensors(1 << 20), Limits())
 
     def test_they_are_asked_for_when_they_are_needed(self) -> None:
         chunk = self.waiting()

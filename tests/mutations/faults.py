@@ -396,6 +396,12 @@ PYTHON = {
     "an old tensor is taken for a new one": Fault(
         MESSENGER, "if kept is None or kept.offer != offer:", "if kept is None:", ("messenger/test_pipe.py",)
     ),
+    "an old row is taken for a new one": Fault(
+        MESSENGER,
+        "return (self._keys[at] == keys) & (self._checksums[places] == checksums), places",
+        "return self._keys[at] == keys, places",
+        ("messenger/test_kept_rows.py",),
+    ),
     "free bytes never grow together": Fault(
         MESSENGER,
         "if position and self._free[position - 1][1] == start:",

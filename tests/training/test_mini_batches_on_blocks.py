@@ -34,10 +34,13 @@ pytestmark = [
 ]
 
 VERTICES, WIDTH, CLASSES = 60, 6, 3
+WIDE = 40  # features that are worth a question before they are sent to a worker
 REGIME = lotan.MiniBatch(batch_size=7, fanouts=(3, 2), seed=4)
 
 
-def tables(texts: bool = True, weighted: bool = True, several: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+def tables(
+    texts: bool = True, weighted: bool = True, several: bool = False, width: int = WIDTH
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Vertices in no order, with some that have no split or no edge, parallel edges and self-loops."""
     random = np.random.default_rng(0)
     names = np.array([f"v{number}" for number in range(VERTICES)]) if texts else np.arange(VERTICES) * 5 - 40
@@ -46,7 +49,7 @@ def tables(texts: bool = True, weighted: bool = True, several: bool = False) -> 
         label = list(random.integers(0, 2, (VERTICES, CLASSES)).astype(np.float32))
     vertices = pd.DataFrame({
         "id": names,
-        "features": list(random.normal(size=(VERTICES, WIDTH)).astype(np.float32)),
+        "features": list(random.normal(size=(VERTICES, width)).astype(np.float32)),
         "label": label,
         "split": random.choice(["train", "val", "test", None], VERTICES, p=[0.6, 0.1, 0.2, 0.1]),
     })  # fmt: skip
@@ -61,9 +64,16 @@ def in_spark(spark: SparkSession, given: tuple[pd.DataFrame, pd.DataFrame], **na
     return lotan.Graph(*(spark.createDataFrame(table) for table in given), **names)
 
 
-def fit(graph: lotan.Graph, kind: str = "GCN", engine: str = "blocks", regime: Any = REGIME, **options: Any) -> Run:
+def fit(
+    graph: lotan.Graph,
+    kind: str = "GCN",
+    engine: str = "blocks",
+    regime: Any = REGIME,
+    width: int = WIDTH,
+    **options: Any,
+) -> Run:
     torch.manual_seed(0)
-    model = getattr(lotan.nn, kind)(WIDTH, 8, 2, CLASSES, dropout=0.5)
+    model = getattr(lotan.nn, kind)(width, 8, 2, CLASSES, dropout=0.5)
     settings = {"optimizer": lotan.Adam(lr=0.01), "epochs": 2, "eval_every": 2, "progress": False, "regime": regime}
     settings |= {"workers": 2, "partitions": 3} if engine == "blocks" else {}
     return lotan.Trainer(model, graph, engine=engine, **settings | options).fit()
@@ -80,10 +90,17 @@ def assert_equal_local(run: Run, local: Run) -> None:
         assert run.report["mini_batches"][size] == local.report["mini_batches"][size]
 
 
-def test_batches_on_blocks_equal_those_in_one_process(spark: SparkSession) -> None:
+@pytest.fixture(scope="module", name="straight")
+def undisturbed(spark: SparkSession) -> tuple[lotan.Graph, Run]:
+    """A graph of wide features, and a run whose workers keep none of them."""
+    graph = in_spark(spark, tables(width=WIDE), weight="w")
+    return graph, fit(graph, width=WIDE, worker_rows=0)
+
+
+def test_batches_on_blocks_equal_those_in_one_process(straight: tuple[lotan.Graph, Run]) -> None:
     """Six steps an epoch, the last on fewer targets; texts as ids, weights, dropout."""
-    given = tables()
-    run, local = fit(in_spark(spark, given, weight="w")), fit(lotan.Graph(*given, weight="w"), engine="local")
+    run = straight[1]
+    local = fit(lotan.Graph(*tables(width=WIDE), weight="w"), engine="local", width=WIDE)
     assert local.report["mini_batches"]["batches"] > 8
     assert_equal_local(run, local)
     assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
@@ -141,6 +158,9 @@ class FaultyTask(SendTask):
         return True
 
 
+KINDS = ("raise", "twice", "router")
+
+
 def workers_of(process: int) -> list[int]:
     children = psutil.Process(process).children(recursive=True)
     return sorted(one.pid for one in children if one.name() == WORKER_TITLE)
@@ -151,23 +171,39 @@ def routers_of(process: int) -> list[int]:
     return [one.pid for one in children if "messenger.router_process" in one.cmdline()]
 
 
-@pytest.mark.nightly
+def assert_same_end(run: Run, straight: Run) -> None:
+    assert figures(run) == figures(straight)
+    for name, weights in run.model.weights.items():
+        assert torch.equal(weights, straight.model.weights[name]), name
+
+
 @pytest.mark.chaos
+@pytest.mark.parametrize("kind", ["worker", *(pytest.param(one, marks=pytest.mark.nightly) for one in KINDS)])
 def test_whatever_goes_wrong_in_an_epoch_the_end_has_the_same_bits(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    straight: tuple[lotan.Graph, Run], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that fails after its commit, one that runs twice, and a worker or the Router that is killed as a batch is sent."""
-    graph = in_spark(spark, tables(), weight="w")
-    straight = fit(graph)
-    steps = straight.report["mini_batches"]["batches"] // 2
-    for kind in ("raise", "twice", "worker", "router"):
-        given = {"marks": str(tmp_path), "kind": kind, "batch": steps + 3, "parent": os.getpid()}
-        monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
-        disturbed = fit(graph)
-        assert (tmp_path / kind).exists()
-        assert figures(disturbed) == figures(straight)
-        for name, weights in disturbed.model.weights.items():
-            assert torch.equal(weights, straight.model.weights[name]), (kind, name)
+    """A task that fails after its commit, one that runs twice, and a worker or the Router that is killed as a batch is sent.
+
+    A worker that takes the place of another has none of the rows that the other has kept.
+    """
+    graph, undisturbed = straight
+    steps = undisturbed.report["mini_batches"]["batches"] // 2
+    given = {"marks": str(tmp_path), "kind": kind, "batch": steps + 3, "parent": os.getpid()}
+    monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
+    assert_same_end(fit(graph, width=WIDE, worker_rows="8m"), undisturbed)
+    assert (tmp_path / kind).exists()
+
+
+@pytest.mark.nightly
+def test_rows_that_a_worker_has_are_not_sent_again(straight: tuple[lotan.Graph, Run]) -> None:
+    graph, undisturbed = straight
+    kept, few = (fit(graph, width=WIDE, worker_rows=size, workers=1) for size in ("8m", "2k"))
+    for run in (kept, few):
+        assert_same_end(run, undisturbed)
+    sent = [run.report["bytes"]["messenger_sent"] for run in (undisturbed, few, kept)]
+    vertices = undisturbed.report["mini_batches"]["vertices"]
+    assert sent[0] - sent[2] > (vertices - VERTICES) * 4 * WIDE * 0.8
+    assert sent[1] < sent[0], "some of them fit"
 
 
 @pytest.mark.nightly

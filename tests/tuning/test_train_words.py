@@ -43,6 +43,7 @@ GIVEN = {
     "keys": "my keys",
     "memory_limit": "3g",
     "worker_memory": "512m",
+    "worker_rows": "256m",
     "eval_every": 2,
     "monitor": "loss",
     "task": "classification",
