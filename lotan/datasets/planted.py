@@ -47,7 +47,8 @@ class PlantedGraph:
     drawn from the class of the destination. Features are normally distributed around a centre for each class; the
     centres are so close that neighbours help to tell the classes apart. Parallel edges and self-loops occur.
 
-    The same arguments give the same graph. Between blocks, 16 bytes per vertex are held and nothing per edge.
+    The same arguments give the same graph. The graph is made block by block: memory holds one block, and 16 bytes for
+    each vertex.
 
     Raises:
         ConfigurationError: If there are fewer vertices than classes.

@@ -30,7 +30,7 @@ Types = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class VertexColumns:
-    """Vertices as they were given: in any order, and not yet checked against each other."""
+    """The columns of the vertices as they were given: in any order, and not yet checked for doubled ids."""
 
     ids: Ids  # [vertices], an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]

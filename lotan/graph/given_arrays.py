@@ -230,7 +230,7 @@ def _without_masks(split: Any) -> Any:
     shapes = {mask.shape for mask in masks.values()}
     if len(shapes) > 1 or not all(map(_is_mask, masks.values())):
         raise GraphError(
-            "split: has masks that are no booleans, [vertices], of one length. Give True or False for each."
+            "split: expected masks of booleans that all have one length, [vertices]. Give True or False for each vertex."
         )
     none = np.zeros(shapes.pop(), dtype=np.bool_)
     codes, doubled = codes_of_masks([masks.get(code, none) for code in range(len(SPLITS))])
@@ -250,7 +250,7 @@ def _split(split: Array, name: str = "split") -> npt.NDArray[np.int8]:
     if (codes == UNKNOWN).any():
         example = split[codes == UNKNOWN][0]
         raise GraphError(
-            f"{name}: holds others than -1 (none), 0 (train), 1 (val) and 2 (test), such as {example!r}. "
+            f"{name}: holds values other than -1 (none), 0 (train), 1 (val) and 2 (test), such as {example!r}. "
             "Give these numbers, or 'train', 'val', 'test' and None."
         )
     return codes

@@ -172,11 +172,13 @@ def check_types(vertices: Any, edges: Any) -> tuple[tuple[str, ...], tuple[Relat
         raise GraphError(f"There are no {'edges' if vertices else 'vertices'}; give at least one table of each.")
     for name in vertices:
         if not isinstance(name, str) or not name or SEPARATOR in name:
-            raise GraphError(f"The type of vertices {name!r} is no name; expected a text without {SEPARATOR!r}.")
+            raise GraphError(
+                f"{name!r} cannot be the name of a type of vertices; expected a text without {SEPARATOR!r}."
+            )
     for relation in edges:
         if not (isinstance(relation, tuple) and len(relation) == 3 and all(isinstance(part, str) for part in relation)):
             raise GraphError(
-                f"The relation {relation!r} is none; expected the type of the sources, a name, and the type of the destinations."
+                f"{relation!r} is not a relation; expected the type of the sources, a name, and the type of the destinations."
             )
         for end in (relation[0], relation[2]):
             if end not in vertices:

@@ -146,7 +146,7 @@ class Graph(GraphFacts):
 
             if undirected:
                 raise GraphError(
-                    f"{path_or_name} has several types of vertices: add the reverses as relations of their own."
+                    f"{path_or_name} has several types of vertices, so undirected is not taken: give reverses as relations."
                 )
             return HeteroGraph.read(path_or_name, format=format, spark=spark, **columns)
         if str(path_or_name) in BUILT_IN:

@@ -60,7 +60,9 @@ def _vertices(name: str, store: Any) -> dict[str, Array]:
     for attribute, array in (table | masks).items():
         if not array.ndim or len(array) != count:
             rows = f"{len(array):,} rows" if array.ndim else "no rows"
-            raise GraphError(f"data[{name!r}].{attribute}: has {rows} for {count:,} vertices.")
+            raise GraphError(
+                f"data[{name!r}].{attribute}: has {rows}, but there are {count:,} vertices; expected one row for each."
+            )
     return table | masks
 
 
@@ -72,7 +74,9 @@ def _edges(relation: Relation, store: Any, vertices: Tables) -> dict[str, Array]
     table: dict[str, Array] = {}
     for end, rows, name in (("src", src, relation[0]), ("dst", dst, relation[2])):
         if name not in vertices:
-            raise GraphError(f"{where} names vertices of type {name!r}, which the data lack.")
+            raise GraphError(
+                f"{where} joins vertices of type {name!r}, and there are none; give data[{name!r}] features x or num_nodes."
+            )
         ids = vertices[name]["id"]
         require_vertices(f"{where}.edge_index", rows, len(ids), f" of type {name!r}; expected 0 to {len(ids) - 1}")
         table[end] = ids[rows]

@@ -54,17 +54,18 @@ def link_columns(tables: Tables, names: ColumnNames, ids: Ids) -> EdgeColumns:
 def message_tables(
     tables: Tables, names: ColumnNames, relations: tuple[int | str, ...], drawn: Splits | None = None
 ) -> Tables:
-    """Return the vertices, all of which are of training, and the edges of training, along which messages pass.
+    """Return all vertices, each in the split of training, and the links of training as edges along which messages pass.
 
     Args:
         tables: the tables.
-        names: the names of their columns, with those that link tasks read. Their values were checked.
-        relations: the relations by their numbers, which are the types of edges that have no others.
-        drawn: the function that draws splits; None: the edges have a column of them.
+        names: the names of their columns, with those that link tasks read. The values of these columns were checked before.
+        relations: the relations in the order of their numbers. If the edges have no column of types, the number of its
+            relation is the type of an edge.
+        drawn: the function that draws the split of each edge; None: a column of the edges has it.
 
     Returns:
-        The vertices have id, features and split. The edges have src, dst and weight; and edge_attr and edge_type if there
-        are attributes, and types or relations. Reverses are not among them.
+        The vertices have id, features and split. The edges have src, dst and weight, also edge_attr if there are
+        attributes, and edge_type if there are types or relations. Reverses of edges are not added.
     """
     vertices = standard_vertices(tables[0], replace(names, label=None, split=None, batch=None, vertex_weight=None))
     edges = standard_edges(tables[1], names, vertices)

@@ -110,7 +110,7 @@ class MemoryLimit:
             beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
         more += ", of which sums over edges read one at a time" if needs.in_turn else ""
-        return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
+        return f"{estimate}; limit {size(self.bytes)}, and the least that would do is {size(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:
         """Return the heap of a Spark session of our own; None: Spark's own default.

@@ -125,7 +125,7 @@ class Saved:
 
     @property
     def bytes(self) -> int:
-        """The bytes of memory that it takes, without those of an autograd graph."""
+        """The bytes of memory that the values take, without those of an autograd graph."""
         return 0
 
     def stow(self, file: SpillFile) -> bool:
@@ -147,7 +147,7 @@ class SavedTogether(Saved):
 
     @property
     def bytes(self) -> int:
-        """The bytes of memory that they take, without those of autograd graphs."""
+        """The bytes of memory that all parts take, without those of autograd graphs."""
         return sum(part.bytes for part in self._held)
 
     @property

@@ -48,12 +48,12 @@ class StageProgram:
 
     @property
     def flat(self) -> bool:
-        """True if all calls are known."""
+        """True if the stage runs as a flat list of kernels, because all its calls are known ones."""
         return isinstance(self._body, FlatStage)
 
     @property
     def some_flat(self) -> bool:
-        """True if the calls of some model are known. For one model it is equal to `flat`."""
+        """True if at least one model of the stage runs so. For one model it is equal to `flat`."""
         return self.flat
 
     @property

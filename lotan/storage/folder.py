@@ -84,7 +84,7 @@ def _sweep(parent: Path) -> None:
 
 
 def missing_bytes(folder: Path, size: int) -> int:
-    """Return the bytes of a storage of some size that are still to be written at most. What an earlier run left is there."""
+    """Return at most how many of `size` bytes are still to be written to a folder. Files of an earlier run count as written."""
     there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return max(0, size - there)
 

@@ -33,7 +33,7 @@ class StoredLinks:
         return self._links.of(split)
 
     def known(self) -> Sequence[tuple[Known, Known]]:
-        """Return the known answers in each partition: the destinations of sources that are asked for, and the reverse."""
+        """Return for each partition the known destinations of the sources to rank, and the known sources of the destinations."""
         if not self._known:
             both = [self._answers(column) for column in (0, 1)]
             self._known = list(zip(*both, strict=True))

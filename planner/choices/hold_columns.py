@@ -61,9 +61,10 @@ def hold_columns(uses: Uses, capacity: int) -> Holding | None:
 
 
 def least_moved(uses: Uses, capacity: int) -> Holding | None:
-    """Return the holding that reads and stores the fewest bytes, of the three known ways; None if some step does not fit.
+    """Return the holding that moves the fewest bytes to and from files; None if some step does not fit.
 
-    `hold_columns` counts what is read alone. A column that leaves memory for a short time is stored for it.
+    It is one of three, that of `hold_columns`, `hold_by_next_use` or `hold_recent`. The first has the fewest bytes read,
+    but may store more: a column that leaves memory for a short time has to be written to a file.
     """
     ways = (hold(uses, capacity) for hold in (hold_columns, hold_by_next_use, hold_recent))
     return min((found for found in ways if found is not None), key=lambda found: found.moved_bytes, default=None)

@@ -62,7 +62,7 @@ class Uses:
         return sum(self.sizes[name] for name in columns)
 
     def last_of(self, done: int) -> list[int]:
-        """Return the steps that may have been the last of a set of steps."""
+        """Return the steps of a set that may run last: those that no other step of the set has to wait for."""
         numbers = [number for number in range(len(self.uses)) if done >> number & 1]
         needed = 0
         for number in numbers:

@@ -323,8 +323,8 @@ def test_a_graphframe_of_the_library_is_a_graph(spark):
         ({"weight": np.ones(5)}, "weight: 5 entries, but src has 2"),
         ({"label": np.array([0, 1])}, "label: 2 entries, but features has 3"),
         ({"ids": np.array([0, 1])}, "ids: 2 entries"),
-        ({"split": np.array([0, 1, 256])}, "split: holds others"),  # which int8 would take for 0, train
-        ({"split": np.array(["train", "val", "dev"])}, "split: holds others .*'dev'"),
+        ({"split": np.array([0, 1, 256])}, "split: holds values other"),  # which int8 would take for 0, train
+        ({"split": np.array(["train", "val", "dev"])}, "split: holds values other .*'dev'"),
         ({"features": None}, "features: is None"),
         ({"features": [["a", "b"]] * 3}, "features: an array of <U1"),
         ({"src": np.array([0.5, 1.0])}, "src: an array of float64"),

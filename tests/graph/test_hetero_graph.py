@@ -132,7 +132,7 @@ def test_says_what_it_is() -> None:
             {},
             {("author", "paper"): WRITES},
             {},
-            r"relation \('author', 'paper'\) is none; expected the type of the sources",
+            r"\('author', 'paper'\) is not a relation; expected the type of the sources",
         ),
         (
             {"author": AUTHORS.assign(label=[0, 1], split=["train", "val"])},
@@ -144,7 +144,7 @@ def test_says_what_it_is() -> None:
         ({"paper": PAPERS.drop(columns=["label", "split"])}, {}, {}, r"No vertices have labels; .*task_type="),
         ({"author": AUTHORS.assign(id=["ann", "ann"])}, {}, {}, r"vertices of type 'author': .*more than once"),
         ({"author": AUTHORS.assign(features=[[1.0], [1.0, 2.0]])}, {}, {}, r"vertices of type 'author': .*features"),
-        ({"a:b": AUTHORS}, {}, {}, r"'a:b' is no name"),
+        ({"a:b": AUTHORS}, {}, {}, r"'a:b' cannot be the name of a type"),
     ],
 )
 def test_refused(vertices: dict, edges: dict, options: dict, said: str) -> None:

@@ -258,7 +258,7 @@ def test_what_fits_in_more_partitions_alone_is_trained_in_them(
     trainer = on_blocks(master="local[2]", partitions=None, memory_limit="32g")
     described = json.loads(trainer.explain("json"))
     assert described["layout"]["partitions"] == 8
-    assert "no less than 26.8 GB with 8 partitions" in described["memory"]
+    assert "the least that would do is 26.8 GB with 8 partitions" in described["memory"]
     (rule,) = (rule for rule in described["rules"] if rule["name"] == "choose_physical")
     assert (rule["fired"], rule["where"]) == (1, ["8 partitions, for the memory limit"])
     assert rule["gain"] is None, "no other plan to compare with"

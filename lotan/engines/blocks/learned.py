@@ -92,7 +92,7 @@ class RowsByPlace:
         return self._within[level]
 
     def rows(self, column: Any, width: int, of_type: OfType | None = None) -> np.ndarray:
-        """Return the rows of a column in the order of ids: those of vertices beyond its level are 0.
+        """Return the rows of a column in the order of ids. Vertices beyond the level of the column have zeros.
 
         Args:
             column: The column in Spark, which is computed if it is not persisted.

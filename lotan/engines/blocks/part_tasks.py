@@ -15,12 +15,12 @@ from lotan.engines.rows.vectors import from_lists
 
 @dataclass(frozen=True)
 class ChunkTask:
-    """Adds the number of its chunk to each row, by the ids with which chunks begin."""
+    """Finds the chunk that each row belongs to. Chunks are ranges of ids, given by the ids with which they begin."""
 
     begins: npt.NDArray[Any]  # of all chunks but the first
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Add `part` to rows with an `id`."""
+        """Add the column `part`, the number of the chunk, to rows that have an `id`."""
         for rows in batches:
             ids = rows.column("id").to_numpy(zero_copy_only=False)
             part = np.searchsorted(self.begins, ids, side="right").astype(np.int32)

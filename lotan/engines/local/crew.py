@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 class Crew:
-    """A thread per core. The threads share tasks and each runs torch's operators alone, or torch shares each operator.
+    """A thread for each core.
+
+    Either each thread takes a task at a time, and runs its operators alone. Or the calling thread runs one task after the
+    other, and torch's threads share each operator.
 
     Args:
         threads: The number of threads, including the calling one; None: as many as torch would use in this thread.

@@ -31,7 +31,7 @@ class ColumnHandle:
     static: str | None = None  # the column's name, if it is one of the vertex table
 
     def rows(self) -> DataFrame:
-        """Return part, id, VALUE. A vertex without a row has zeros."""
+        """Return a frame of part, id and VALUE. A vertex that is not in it stands for a row of zeros."""
         self.made.read = True
         return self.made.frame.select(PART, ID, F.col(f"`{self.field}`").alias(VALUE))
 
@@ -54,7 +54,7 @@ class ContributionsHandle:
     kind: int
 
     def rows(self) -> DataFrame:
-        """Return part, id, origin, chunk, position, VALUE, in no particular placement."""
+        """Return a frame of part, id, origin, chunk, position and VALUE, whose rows may lie in any partition."""
         self.made.read = True
         found = self.made.frame.where(F.col("kind") == self.kind)
         return found.select(PART, ID, "origin", "chunk", "position", F.col(f"`{self.field}`").alias(VALUE))

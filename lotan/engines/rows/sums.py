@@ -35,7 +35,8 @@ class Sums:
         """Sum VALUE per `keys` before rows are shuffled.
 
         Args:
-            rows: Rows sorted by `keys` within each Spark partition. Spark must know that one of the keys places them.
+            rows: Rows sorted by `keys` within each Spark partition. They must be partitioned by one of the keys in a way that
+                Spark knows of, or it shuffles them.
             keys: The columns of the key, in the order of sorting.
         """
         if self.form == "vector_sum":
@@ -43,7 +44,7 @@ class Sums:
         return self.combine_streaming(rows, keys)
 
     def combine_streaming(self, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-        """Sum as `combine` does, for rows of which Spark does not know the placement."""
+        """Sum as `combine` does, for rows of which Spark does not know how they are partitioned."""
         rows = rows.select(*keys, VALUE)
         return rows.mapInArrow(segment_sums(keys, VALUE), rows.schema)
 
