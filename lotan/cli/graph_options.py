@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lotan.graph.graph import Graph
     from lotan.settings.config import TrainerConfig
 
-FORMATS = ("parquet", "csv", "json", "orc", "delta", "iceberg", "hudi")  # lotan.graph.places has them too
+FORMATS = ("parquet", "csv", "json", "orc", "delta", "iceberg", "hudi", "avro")  # lotan.graph.places has them too
 PLACES = ("graph", "vertices", "edges")
 COLUMNS = {
     "id": "ids of the vertices (default: id)",

@@ -24,6 +24,7 @@ from lotan.graph.file_tables import open_table, read_rows
 from lotan.graph.given_arrays import attributes_of
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.places import ARROW_FORMATS, Place, is_uri, place_of
+from lotan.graph.splits import UNKNOWN, codes_of_numbers, codes_of_texts
 from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS
 from planner.statistics import Statistics
@@ -36,7 +37,7 @@ GROUP_NUMBERS = 1 << 23  # features in a row group: 32 MB, which one Spark task 
 _CSR = ("x_indptr", "x_indices", "x_data", "x_shape")
 _SPLIT_ARRAYS = tuple(f"{name}_{form}" for name in SPLITS for form in ("idx", "mask"))
 _OF_EDGES = ("edge_src", "edge_dst", "edge_index", "edge_weight", "edge_attr", "edge_type")
-_KNOWN = {"num_nodes", "x", *_CSR, "y", "vertex_weight", *_OF_EDGES, *_SPLIT_ARRAYS}
+_KNOWN = {"num_nodes", "x", *_CSR, "y", "vertex_weight", "split", *_OF_EDGES, *_SPLIT_ARRAYS}
 
 
 class Archive(NamedTuple):
@@ -160,9 +161,9 @@ def read_npz(path: Path) -> Archive:
     """Read an `.npz` archive.
 
     Its arrays are the edges (`edge_src` and `edge_dst`, or `edge_index` [2, edges]) and the features (`x`, or CSR). It may
-    have `num_nodes`, `y`, `vertex_weight`, and an `*_idx` or `*_mask` for each split. Edges may have `edge_weight` [edges],
-    `edge_attr` [edges, width] and `edge_type` [edges]. The vertices' ids are 0 to num_nodes - 1. Sparse features become
-    dense and take 4 bytes x vertices x width.
+    have `num_nodes`, `y`, `vertex_weight`, and an `*_idx` or `*_mask` for each split, or `split` with the names of splits
+    [vertices]. Edges may have `edge_weight` [edges], `edge_attr` [edges, width] and `edge_type` [edges]. The vertices' ids
+    are 0 to num_nodes - 1. Sparse features become dense and take 4 bytes x vertices x width.
 
     Raises:
         GraphError: the file cannot be read, or an array is missing or does not fit the others.
@@ -171,6 +172,11 @@ def read_npz(path: Path) -> Archive:
         with np.load(path, allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
     except Exception as error:  # its type depends on where the file was cut or overwritten
+        if "allow_pickle" in str(error):
+            raise GraphError(
+                f"{path}: an array holds Python objects, which could run code when they are read. Write texts with '' for none, "
+                "np.array(values, dtype=str), and numbers with NaN."
+            ) from error
         raise GraphError(
             f"{path} cannot be read as an .npz archive: {reason(error)}. It may be truncated: copy or write it again."
         ) from error
@@ -238,6 +244,8 @@ def _edges_of(held: Mapping[str, npt.NDArray[np.generic]]) -> EdgeColumns:
 
 
 def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.int8]:
+    if "split" in held:
+        return _named_splits(held, count)
     split = np.full(count, -1, dtype=np.int8)
     taken_from: dict[int, str] = {}
     for code, name in enumerate(SPLITS):
@@ -252,6 +260,23 @@ def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDAr
             split[rows] = code
             taken_from[code] = array
     return split
+
+
+def _named_splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.int8]:
+    """Return the splits of an array with the name or the number of a split for each vertex."""
+    given = held["split"]
+    if both := [name for name in _SPLIT_ARRAYS if name in held]:
+        raise ValueError(f"split and {both[0]} both say which vertices are in a split")
+    if given.shape != (count,) or given.dtype.kind not in "iufSU":
+        raise ValueError(f"split is of type {given.dtype} and shape {given.shape}, not {count} names of splits")
+    texts = np.char.decode(given.astype(np.bytes_), "utf-8", "replace") if given.dtype.kind == "S" else given
+    codes = codes_of_texts(texts.astype(object)) if texts.dtype.kind == "U" else codes_of_numbers(texts)
+    if (codes == UNKNOWN).any():
+        raise ValueError(
+            f"split holds {texts[codes == UNKNOWN][0].item()!r}; a split is one of {', '.join(map(repr, SPLITS))}, or '' for "
+            "none; 0, 1 and 2 stand for them, and -1 for none"
+        )
+    return codes
 
 
 def _rows(held: Mapping[str, npt.NDArray[np.generic]], name: str, count: int) -> npt.NDArray[np.int64]:

@@ -175,7 +175,7 @@ class Graph(GraphFacts):
             vertices: the place of the vertices, such as "s3a://bucket/users", "shop.users" or "SELECT ... FROM users".
             edges: the place of the edges.
             undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
-            format: the format of paths and URIs: parquet, csv, json, orc, delta, iceberg or hudi; None to take it from
+            format: the format of paths and URIs: parquet, csv, json, orc, delta, iceberg, hudi or avro; None to take it from
                 the endings of their names, or else Parquet (default: None).
             spark: the session that reads what Arrow cannot; None for the active one (default: None).
             columns: names of columns, as in the class. Edges' `weight`, `edge_attr` and `edge_type` are read if they are

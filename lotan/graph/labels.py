@@ -35,6 +35,8 @@ class LabelStatistics:
     # entries of which are known. Both are left out of the printed form too.
     entries: int = field(default=0, repr=False)
     complete: int = field(default=0, repr=False)
+    # the least class of a vertex, or 0 if there are no classes; left out of the printed form too
+    least: int = field(default=0, repr=False)
 
     def checked(self) -> LabelStatistics:
         """Return these statistics, unless labels are no classes but ids or hashes: a model has an output for each number.
@@ -99,7 +101,9 @@ def label_statistics(graph: GraphArrays) -> LabelStatistics:
     known = has_label(graph)
     labelled = tuple(int(np.count_nonzero(known & (graph.split == code))) for code in range(len(SPLITS)))
     if graph.label.ndim == 1:
-        return LabelStatistics("classification", int(graph.label.max(initial=-1)) + 1, labelled, graph.classes)
+        greatest = int(graph.label.max(initial=-1))
+        least = int(graph.label.min(where=graph.label >= 0, initial=max(0, greatest)))
+        return LabelStatistics("classification", greatest + 1, labelled, graph.classes, least=least)
     given = ~np.isnan(graph.label)
     binary = bool(np.isin(graph.label[given], (0, 1)).all())
     of_training = given[graph.split == SPLITS.index("train")]
@@ -123,6 +127,29 @@ def class_counts(graph: GraphArrays) -> tuple[int, ...]:
     """Return the number of training vertices of each class, from class 0 to the largest that occurs among them."""
     labels = graph.label[has_label(graph) & (graph.split == SPLITS.index("train"))]
     return tuple(np.bincount(labels).tolist())
+
+
+def class_notes(labels: LabelStatistics, column: str, outputs: int) -> tuple[str, ...]:
+    """Return a note on classes that are numbered from 1, for which a model has been given an output too many.
+
+    Args:
+        labels: the labels of the graph.
+        column: the user's name of the column of labels.
+        outputs: the width of the model's output.
+
+    Example:
+        >>> class_notes(LabelStatistics("classification", 4, (5, 2, 2), least=1), "grade", 4)[0][:78]
+        'vertices.grade: classes are numbered from 1 to 3, and no vertex has class 0, f'
+        >>> class_notes(LabelStatistics("classification", 4, (5, 2, 2), least=0), "grade", 4)
+        ()
+    """
+    if labels.task != "classification" or labels.least != 1 or outputs != labels.outputs or labels.classes:
+        return ()
+    return (
+        f"vertices.{column}: classes are numbered from 1 to {outputs - 1}, and no vertex has class 0, for which the model has an "
+        f"output too. Number them from 0, vertices[{column!r}] -= 1 (in Spark: vertices.withColumn({column!r}, "
+        f"vertices[{column!r}] - 1)), and make the model with {outputs - 1} outputs.",
+    )
 
 
 def require_training_labels(labels: LabelStatistics) -> None:

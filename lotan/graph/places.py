@@ -15,8 +15,15 @@ Where = Literal["path", "uri", "table", "query"]
 
 ARROW_FORMATS = ("parquet", "csv", "json", "orc")
 """The formats that Arrow reads, in this process."""
-FORMATS = (*ARROW_FORMATS, "delta", "iceberg", "hudi")
-"""The formats that Spark reads; the last three need a package of theirs in the session."""
+PACKAGES = {
+    "delta": "io.delta:delta-spark_2.13:VERSION",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION",
+    "hudi": "org.apache.hudi:hudi-spark{minor}-bundle_2.13:VERSION",
+    "avro": "org.apache.spark:spark-avro_2.13:{version}",
+}
+"""The package that a session needs for each format that Spark does not bring, with Spark's version in braces."""
+FORMATS = (*ARROW_FORMATS, *PACKAGES)
+"""The formats that Spark reads."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _QUERY = re.compile(r"\s*(select|with|from|values|table)\s", re.IGNORECASE)

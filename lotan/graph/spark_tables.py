@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,9 +17,11 @@ from lotan.errors import GraphError
 from lotan.graph.faults import fault
 from lotan.graph.file_tables import check_footers, open_table
 from lotan.graph.kinds import is_list
-from lotan.graph.places import Place, is_uri
+from lotan.graph.places import PACKAGES, Place, is_uri
 from lotan.graph.table_kinds import is_connect
 
+_NO_SOURCE = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
+"""The words of Spark's errors for a format that the session does not know."""
 _OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
 
 
@@ -40,7 +44,24 @@ def read(spark: SparkSession, place: Place) -> DataFrame:
         reader = spark.read.format(place.format).options(**_OPTIONS.get(place.format, {}))
         if schema is not None:
             reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
-        return reader.load(place.name)
+        with _package_named(spark, place):
+            return reader.load(place.name)
+
+
+@contextmanager
+def _package_named(spark: SparkSession, place: Place) -> Iterator[None]:
+    """Name the package that a session lacks for a format."""
+    try:
+        yield
+    except Exception as error:
+        if place.format not in PACKAGES or not any(words in str(error) for words in _NO_SOURCE):
+            raise
+        package = PACKAGES[place.format].format(version=spark.version, minor=spark.version.rpartition(".")[0])
+        version = f" VERSION is that for Spark {spark.version}." if "VERSION" in package else ""
+        raise GraphError(
+            f"{place.name[:100]}: this Spark session reads no {place.format}, because it has no package for it. Start it with "
+            f'.config("spark.jars.packages", "{package}"), or by spark-submit --packages {package}.{version}'
+        ) from error
 
 
 def is_there(spark: SparkSession, place: Place) -> bool:

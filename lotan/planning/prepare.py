@@ -25,6 +25,7 @@ from lotan.engines.choice import (
 from lotan.engines.opening import placed
 from lotan.errors import GraphError
 from lotan.graph.graph import Graph
+from lotan.graph.labels import class_notes
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
@@ -108,6 +109,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     warnings = (
         *graph.notes,
         *report.warnings,
+        *class_notes(graph.labels, graph.names.as_given("vertices", "label"), outputs),
         *hook_notes(model),
         *slow_choice(engine, config),
         *idle_settings(engine.name, config, graph),

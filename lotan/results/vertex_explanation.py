@@ -13,11 +13,12 @@ from torch import Tensor
 
 from lotan.arguments import described, require_count
 from lotan.errors import ConfigurationError, ModelError
+from lotan.graph.arrays import Ids
 from lotan.graph.given_types import GivenTypes
 from lotan.graph.graph import Graph
 from lotan.graph.id_files import ONE_TYPE
 from lotan.nn.edge_index import EdgeIndex
-from lotan.planning.learned import by_id
+from lotan.planning.learned import by_id, ids_by_type
 from lotan.results.explanation_picture import picture
 from lotan.results.neighbourhood import Neighbourhood, hops_of, neighbourhood
 from lotan.tracing.running import run_calls
@@ -141,8 +142,7 @@ def explain_vertex(
     hops = hops_of(spec)
     part = neighbourhood(graph, vertex, hops, most_edges)
     if spec.learned:
-        known, ids = ({ONE_TYPE: one.arrays().ids} for one in (graph, part.graph))
-        weights = by_id(weights, spec.types_of_rows, known, ids)
+        weights = by_id(weights, spec.types_of_rows, ids_by_type(graph, spec), _ids_by_type(part, graph.given_types))
     kinds = _Kinds.of(spec, part)
     run = _Output(spec, weights, part, kinds)
     values = run(run.features, run.ones)
@@ -161,16 +161,22 @@ def _require_edges_alone(spec: Spec) -> None:
         raise ModelError(
             "the model takes labels as input; explain_vertex explains models whose inputs are features and edges"
         )
-    if spec.learned and spec.vertex_types is not None:
-        raise ModelError(
-            "the model learns rows for vertices of a type; explain_vertex explains learned rows in graphs of one type alone"
-        )
     for call in spec.calls:
         if call.op in REDUCING:
             raise ModelError(
                 f"{call.layer or 'the model'} takes statistics of all vertices, on which every output depends; "
                 "explain_vertex explains models in which vertices meet along edges alone"
             )
+
+
+def _ids_by_type(part: Neighbourhood, types: GivenTypes | None) -> dict[str, Ids]:
+    """Return the ids of the vertices of each type as they were given, in the order of their rows; "" if there is one type."""
+    joint = part.graph.arrays().ids
+    if types is None:
+        return {ONE_TYPE: joint}
+    names, given = types.given_ids(joint)
+    kinds = zip(types.types.names, types.id_types, strict=True)
+    return {name: given[names == name].astype(object if kind == "string" else np.int64) for name, kind in kinds}
 
 
 def _chosen(values: Tensor, output: int | None, loss: LossSpec) -> int:
@@ -187,18 +193,27 @@ class _Kinds:
     """The types of the vertices of a part of a graph."""
 
     number: Tensor  # the number of the type of each vertex, int64 [vertices]; 0 in a graph of one type
-    widths: tuple[int, ...]  # the number of features of each type, with learned rows
+    columns: tuple[list[int], ...]  # the places of the features of each type, and of its learned rows behind them
     column: int | None  # the feature that says the type, if there are several
 
     @staticmethod
     def of(spec: Spec, part: Neighbourhood) -> _Kinds:
         features, types = part.graph.arrays().features, spec.vertex_types
+        width = features.shape[1]
         if types is None:
-            return _Kinds(
-                torch.zeros(len(features), dtype=torch.int64), (features.shape[1] + sum(spec.learned.values()),), None
-            )
+            every = list(range(width + sum(spec.learned.values())))
+            return _Kinds(torch.zeros(len(features), dtype=torch.int64), (every,), None)
+        columns = [list(range(own)) for own in types.widths]
+        for name, learned in spec.learned.items():
+            columns[types.names.index(spec.types_of_rows[name])] += range(width, width + learned)
+            width += learned
         number = torch.from_numpy(features[:, types.type_column].astype(np.int64))
-        return _Kinds(number, types.widths, types.type_column)
+        return _Kinds(number, tuple(columns), types.type_column)
+
+    def have_rows(self, spec: Spec, name: str) -> Tensor:
+        """Return True for each vertex that has a row of a parameter, bool [vertices]."""
+        types = spec.vertex_types
+        return self.number == (0 if types is None else types.names.index(spec.types_of_rows[name]))
 
 
 class _Output:
@@ -208,8 +223,11 @@ class _Output:
         arrays = part.graph.arrays()
         self.kinds = kinds
         self._spec, self._weights, self._middle = spec, weights, part.middle
-        # learned rows are explained as further features
-        rows = [weights[name].reshape(len(arrays.ids), -1) for name in spec.learned]
+        self._have_rows = {name: kinds.have_rows(spec, name) for name in spec.learned}
+        # learned rows are explained as further features, which are 0 for vertices of other types
+        rows = [torch.zeros(len(arrays.ids), width) for width in spec.learned.values()]
+        for table, (name, here) in zip(rows, self._have_rows.items(), strict=True):
+            table[here] = weights[name].flatten(1).to(table.dtype)
         self.features = torch.cat([torch.from_numpy(arrays.features), *rows], dim=1)
         self._widths = [arrays.features.shape[1], *spec.learned.values()]
         self.ones = torch.ones(len(arrays.src))
@@ -225,8 +243,8 @@ class _Output:
             own = own.clone()
             own[:, column] = self.kinds.number.to(own.dtype)
         rows_of = {
-            name: rows.reshape(-1, *self._weights[name].shape[1:])
-            for name, rows in zip(self._spec.learned, learned, strict=True)
+            name: rows[here].reshape(-1, *self._weights[name].shape[1:])
+            for (name, here), rows in zip(self._have_rows.items(), learned, strict=True)
         }
         rows = run_calls(self._spec, {**self._weights, **rows_of}, own, self._graph, drop=False, mask=mask)
         return rows[self._middle].reshape(-1)
@@ -275,7 +293,7 @@ def _masks(run: _Output, output: int, steps: int, seed: int, loss: LossSpec) -> 
     spread = (1.0 / len(run.features)) ** 0.5
     masks = [
         (spread * torch.randn(len(run.ones), generator=generator)).requires_grad_(),
-        (0.1 * torch.randn(len(run.kinds.widths), run.features.shape[1], generator=generator)).requires_grad_(),
+        (0.1 * torch.randn(len(run.kinds.columns), run.features.shape[1], generator=generator)).requires_grad_(),
     ]
     target = run(run.features, run.ones).detach()
     optimizer = torch.optim.Adam(masks, lr=RATE)
@@ -357,9 +375,9 @@ def _of_features(found: _Influences, kinds: _Kinds) -> list[Numbers]:
     """Return the influences of the features of each type of vertices, [width of the type]."""
     influences = found.features
     if not found.are_masks:
-        of_types = torch.zeros(len(kinds.widths), influences.shape[1], dtype=influences.dtype)
+        of_types = torch.zeros(len(kinds.columns), influences.shape[1], dtype=influences.dtype)
         influences = of_types.index_add(0, kinds.number, influences)
-    return [values[:width].numpy() for values, width in zip(influences, kinds.widths, strict=True)]
+    return [values[columns].numpy() for values, columns in zip(influences, kinds.columns, strict=True)]
 
 
 def _of_vertices(part: Neighbourhood, found: _Influences) -> Numbers:

@@ -57,7 +57,7 @@ def check_graph(
     demands = Demands(task, outputs, in_channels, normalised_weights, reads, types, bounds, in_edges)
     try:
         if graph.origin != "spark":
-            return check_arrays(graph.arrays(), demands)
+            return check_arrays(graph.arrays(), demands, graph.given_types)
         from lotan.validation.frames import check_frames  # imported here because it needs Spark
 
         return check_frames(graph, demands)

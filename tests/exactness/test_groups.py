@@ -29,6 +29,7 @@ from tests.exactness.groups import (
     GROUPS,
     HIDDEN,
     LR,
+    OF_ORDERED,
     WIDTH,
     grouped_graph,
     model_of,
@@ -63,6 +64,11 @@ def assert_trains_as_torch(name: str, graph: lotan.Graph, **settings) -> Run:
 @pytest.mark.parametrize("name", [*BY_GROUP, "OverAll"])
 def test_equals_plain_torch(name):
     assert_trains_as_torch(name, grouped_graph(grouped=name != "OverAll"), chunk_rows=16)
+
+
+@pytest.mark.parametrize("name", OF_ORDERED)
+def test_the_last_number_of_ordered_groups_is_the_greatest(name):
+    assert_trains_as_torch(name, grouped_graph(ordered=True), chunk_rows=16)
 
 
 @pytest.mark.parametrize("name", ATTENTION)

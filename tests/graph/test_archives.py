@@ -33,6 +33,22 @@ def test_an_index_may_be_a_mask(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "split",
+    [
+        np.array(["Train", "", "valid"]),
+        np.array([b"train", b"none", b"val"]),
+        np.array([0, -1, 1]),
+        np.array([0, np.nan, 1]),
+    ],
+    ids=["text", "bytes", "integers", "floats"],
+)
+def test_splits_may_be_names_in_one_array(split, tmp_path):
+    graph = read(tmp_path, **PLAIN, split=split)
+    assert graph.arrays().split.tolist() == [0, -1, 1]
+    assert graph.notes == ()
+
+
+@pytest.mark.parametrize(
     ("y", "expected"),
     [
         (np.array(["b", "a", "b"]), [1, 0, 1]),
@@ -57,6 +73,10 @@ def test_unknown_arrays_are_named(tmp_path):
         ({"train_mask": np.array([0, 1, 2])}, "train_mask is of type int64"),
         ({"train_mask": np.ones(3, bool), "train_idx": np.array([0])}, "both say which vertices are in 'train'"),
         ({"train_mask": np.ones(3, bool), "val_idx": np.array([0])}, "val_idx shares 1 vertices with train_mask"),
+        ({"split": np.array(["train", "dev", ""])}, "split holds 'dev'; a split is one of 'train', 'val', 'test'"),
+        ({"split": np.array([0, 1])}, r"split is of type int64 and shape \(2,\), not 3 names of splits"),
+        ({"split": np.zeros(3, int), "val_idx": np.array([0])}, "split and val_idx both say"),
+        ({"split": np.array(["train", None, "val"])}, r"holds Python objects.*np\.array\(values, dtype=str\)"),
         ({"edge_index": np.zeros((3, 2), int)}, r"edge_index of shape \(3, 2\)"),
         ({"y": np.zeros((3, 1, 1))}, "y is of type float64 and shape"),
     ],

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+import lotan
 from lotan.datasets import generate
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.graph import Graph
@@ -150,6 +151,33 @@ def test_tasks_are_told_from_the_labels():
     assert task([[1, 0], [0, 0], None, [1, 1]]) == ("multilabel", 2, (1, 1, 1))
     assert task([0.5, 1.5, None, 2.0]) == ("regression", 1, (1, 1, 1))
     assert task([[0.5, 2.0], [0.0, 1.0], [1.0, 1.0], None]) == ("regression", 2, (1, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("label", "outputs", "noted"),
+    [
+        ([3, 1, None, 2], 4, True),
+        ([3, 1, None, 2], 5, False),  # an output more than that is no mistake in numbering
+        ([2, 0, None, 1], 3, False),
+        ([3, 2, None, 2], 4, False),
+        (["b", "a", None, "c"], 3, False),
+        ([0.5, 1.5, None, 2.0], 1, False),
+    ],
+)
+def test_classes_that_are_numbered_from_1_are_noted(label, outputs, noted):
+    """The model would train, with an output for a class that no vertex has."""
+    graph = Graph(VERTICES.assign(grade=label).drop(columns="label"), EDGES, label="grade")
+    job = lotan.Trainer(lotan.nn.MLP([2, outputs], norm=None), graph, engine="local").job
+    notes = [note for note in job.warnings if note.startswith("vertices.grade")]
+    assert len(notes) == noted
+    assert not noted or ("from 1 to 3" in notes[0] and "vertices['grade'] -= 1" in notes[0] and "3 outputs" in notes[0])
+
+
+@pytest.mark.spark
+def test_spark_finds_the_least_class(spark):
+    for label in ([3, 1, None, 2], [2, 0, -1, 1], [None, None, None, None]):
+        vertices = VERTICES.assign(label=pd.array(label, dtype="Int64"))
+        assert from_spark(spark, vertices).labels == Graph(vertices, EDGES).labels
 
 
 def test_loss_normalizers_are_those_of_torch():

@@ -14,6 +14,7 @@ import torch
 import lotan
 from lotan.errors import GraphError
 from lotan.graph.hetero_pyg import _plain_ids as plain_ids
+from lotan.validation import check_graph
 from tests.tracing.hetero_models import ATTRIBUTES, COUNTS, RELATIONS, WIDTHS, messy_data, with_attributes
 
 PAPERS = pd.DataFrame(
@@ -191,6 +192,28 @@ def test_attributes_of_edges_that_do_not_fit_are_refused() -> None:
     holes = WRITES.assign(how=[[1.0], None, [2.0]])
     with pytest.raises(GraphError, match=r"edges author -> writes -> paper: edges\.how"):
         lotan.HeteroGraph({"paper": PAPERS, "author": AUTHORS}, {WRITE: holes}, edge_features="how")
+
+
+@pytest.mark.parametrize(
+    ("table", "changed", "words"),
+    [
+        ("edges", {"how": [[1.0], [np.nan], [2.0]]}, r"edges\.how: 1 .*author 'ann' -> writes -> paper 30: nan"),
+        ("edges", {"weight": [1.0, np.inf, 2.0]}, r"edges\.weight: 1 .*author 'ann' -> writes -> paper 30: inf"),
+        ("authors", {"features": [[np.nan], [1.0]]}, r"vertices\.features: 1 .*id author 'bob': nan"),
+        ("papers", {"label": [1, 7, None]}, r"vertices\.label: 1 .*id paper 10: 7"),
+        ("papers", {"split": ["train", "val", "test"]}, r"vertices\.label: 1 .*id paper 20: in 'test'"),
+    ],
+)
+def test_errors_about_values_name_the_type_the_relation_and_the_given_ids(
+    table: str, changed: dict[str, Any], words: str
+) -> None:
+    tables = {"papers": PAPERS, "authors": AUTHORS, "edges": WRITES.assign(how=[[1.0], [1.5], [2.0]], weight=1.0)}
+    tables[table] = tables[table].assign(**changed)
+    graph = lotan.HeteroGraph(
+        {"paper": tables["papers"], "author": tables["authors"]}, {WRITE: tables["edges"]}, edge_features="how"
+    )
+    with pytest.raises(GraphError, match=words):
+        check_graph(graph, "classification", 2, None)
 
 
 def test_texts_of_digits_stay_texts_unless_they_are_numbers_as_written() -> None:

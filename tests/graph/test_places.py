@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import spark_tables
 from lotan.graph.graph import Graph
-from lotan.graph.places import Place, place_of
+from lotan.graph.places import PACKAGES, Place, place_of
 
 VERTICES = pa.table({"id": [1, 2, 3], "f_a": [1.0, 2.0, 3.0], "f_b": [0.5, 0.25, 0.0], "label": [0, 1, 0]})
 EDGES = pa.table({"src": [1, 2], "dst": [2, 3], "weight": [2.0, 0.5]})
@@ -203,8 +204,12 @@ def test_spark_reads_tables_queries_and_uris(spark, parquet):
             Graph.read("nowhere://a", spark=spark)
         for name, there in (("users.parquet", True), ("users", False)):
             assert spark_tables.is_there(spark, Place("uri", f"file://{parquet}/{name}")) is there
-        with pytest.raises(GraphError, match=r"(?i)cannot read .*users.*delta"):
-            Graph.read_tables(parquet / "users.parquet", parquet / "links.parquet", format="delta", spark=spark)
+        for form, package in PACKAGES.items():
+            named = re.escape(package.partition("{")[0]) + r".*spark-submit --packages .*VERSION is that for Spark \d"
+            with pytest.raises(
+                GraphError, match=rf"users.*reads no {form}.*{named if form != 'avro' else spark.version}"
+            ):
+                Graph.read_tables(parquet / "users.parquet", parquet / "links.parquet", format=form, spark=spark)
     finally:
         spark.catalog.dropTempView("places_users")
 

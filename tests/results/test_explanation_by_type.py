@@ -14,6 +14,7 @@ import lotan
 from lotan.errors import GraphError, ModelError
 from lotan.results.run import Run
 from tests.tracing.hetero_models import RELATIONS, WIDTHS, made, messy_data, with_attributes
+from tests.training.test_learned_rows_by_type import data_of, embedded
 
 pytestmark = pytest.mark.thorough
 
@@ -68,6 +69,44 @@ def test_influences_are_the_integrated_gradients_of_the_whole_graph(name: str) -
             assert everywhere.drop(reached.index).abs().max() < 1e-6 or len(reached) == len(everywhere)
         exact = outputs(model, data, data.x_dict, name)[row].max().item()
         assert found.value == pytest.approx(exact, rel=1e-4, abs=1e-5)
+
+
+def test_learned_rows_of_types_are_explained_behind_the_features() -> None:
+    """Authors and venues have learned rows alone, and papers have features and learned rows."""
+    data = data_of()
+    for kind, stride in STRIDE.items():
+        data[kind].n_id = torch.arange(data[kind].num_nodes) * stride
+    trainer = lotan.Trainer(embedded(), lotan.HeteroGraph.from_pyg(data), epochs=1, engine="local", progress=False)
+    run, model = trainer.fit(), embedded().eval()
+    model.load_state_dict(run.model.weights)
+    row, papers = 4, data["paper"].x
+    found = run.explain_vertex(10 * row, steps=STEPS)
+    rows = {"author": model.authors.weight, "venue": model.venues.weight, "paper": model.papers.weight}
+    before = {kind: weight.detach().clone() for kind, weight in rows.items()}
+    total = {kind: torch.zeros_like(weight) for kind, weight in before.items()}
+    of_papers = torch.zeros_like(papers)
+    for share in (torch.arange(STEPS) + 0.5) / STEPS:
+        at = (share * papers).requires_grad_()
+        with torch.no_grad():
+            for kind, weight in rows.items():
+                weight.copy_(share * before[kind])
+        value = model({"paper": at}, data.edge_index_dict)[row, found.output]
+        first, *others = torch.autograd.grad(value, [at, *rows.values()])
+        of_papers += first
+        for kind, gradient in zip(rows, others, strict=True):
+            total[kind] += gradient
+    expected = {kind: before[kind] * total[kind] / STEPS for kind in rows}
+    expected["paper"] = torch.cat([papers * of_papers / STEPS, expected["paper"]], dim=1)
+    for kind, values in expected.items():
+        features = found.features[found.features["type"] == kind].sort_values("feature")
+        np.testing.assert_allclose(features["influence"], values.sum(0), rtol=1e-3, atol=1e-5)
+        reached = found.vertices[found.vertices["type"] == kind].set_index("id")["influence"]
+        everywhere = pd.Series(values.sum(1).numpy(), index=data[kind].n_id.numpy())
+        np.testing.assert_allclose(reached, everywhere[reached.index], rtol=1e-3, atol=1e-5)
+    masks = run.explain_vertex(10 * row, method="gnn_explainer", steps=3)
+    assert masks.features.groupby("type").size().to_dict() == {
+        kind: values.shape[1] for kind, values in expected.items()
+    }
 
 
 def test_edges_have_their_relations_and_ids() -> None:

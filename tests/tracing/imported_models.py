@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +15,7 @@ from lotan.nn import GCNConv as OwnGCNConv
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch_geometric.nn as pyg
+    import torch_geometric.utils
     from torch_geometric.utils import (
         add_remaining_self_loops,
         add_self_loops,
@@ -377,7 +380,32 @@ class ChosenLoops(torch.nn.Module):
         return self.attention(x, edge_index[:, masks[1]], edge_attr[masks[1]])
 
 
+def in_a_closure() -> torch.nn.Module:
+    """A class that is made by a function, where the functions of PyG have names of their own."""
+    from torch_geometric.utils import add_remaining_self_loops as whole
+    from torch_geometric.utils import softmax as share
+
+    functions = {"scatter": scatter}
+
+    class Elsewhere(torch.nn.Module):
+        without_loops = staticmethod(remove_self_loops)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin, self.add = torch.nn.Linear(6, 3), partial(add_self_loops, fill_value=1.0)
+
+        def forward(self, x: Tensor, edge_index: Tensor, count: Any = degree) -> Tensor:
+            edge_index, _ = self.add(self.without_loops(edge_index)[0], num_nodes=x.size(0))
+            edge_index, _ = whole(edge_index, num_nodes=x.size(0))
+            scores = share(self.lin(x)[edge_index[0]], edge_index[1], num_nodes=x.size(0))
+            out = functions["scatter"](scores * x[edge_index[0], :3], edge_index[1], 0, x.size(0))
+            return out + count(edge_index[1], x.size(0))[:, None]
+
+    return Elsewhere()
+
+
 TRACED = {
+    "Elsewhere": in_a_closure,
     "GroupedDNA": lambda: pyg.Sequential(
         "x, edge_index",
         [
@@ -549,6 +577,36 @@ class Chebyshev(Refused):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.conv(x, edge_index)  # layer 'conv' (torch_geometric ChebConv) | pass lambda_max
+
+
+class LoopsOfAnyNumber(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        edge_index, _ = add_self_loops(edge_index)  # up to the greatest number in edge_index | num_nodes=x.size(0)
+        return scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0))
+
+
+class Undirected(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        both = torch_geometric.utils.to_undirected(edge_index)  # give undirected=True where the graph is made
+        return scatter(self.lin(x)[both[0]], both[1], 0, x.size(0))
+
+
+class Negatives(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = torch_geometric.utils.negative_sampling(edge_index)  # draws pairs of vertices | lotan.LinkPrediction
+        return self.lin(x)[src] - self.lin(x)[dst]
+
+
+class MatrixOfEdges(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        matrix = torch_geometric.utils.to_torch_csr_tensor(edge_index)  # makes a matrix | torch_geometric.utils.scatter
+        return matrix @ self.lin(x)
+
+
+class MasksColumns(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x, _ = torch_geometric.utils.mask_feature(x, 0.3)  # with mode='col', its default | mode='row' or mode='all'
+        return scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0))
 
 
 REFUSED = tuple(kind for kind in Refused.__subclasses__())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from lotan.tracing import check, takes_tensors, trace
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg import leaves, loops
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, running
+from lotan.tracing.pyg.leaves import LEAVES
 from lotan.tracing.signature import wanted
 from planner.edge_columns import EdgeData, number_of_types
 from planner.spec import Spec
@@ -120,6 +122,13 @@ def test_is_refused_by_its_line(kind: type[torch.nn.Module]) -> None:
         assert words in message
 
 
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.name)
+def test_a_function_that_is_replaced_is_there(leaf: leaves.Leaf) -> None:
+    """Else its original would run, and the error would be in words of PyG or torch."""
+    function = getattr(importlib.import_module(leaf.module), leaf.name)
+    assert not leaf.argument or leaf.argument in inspect.signature(function).parameters
+
+
 class Asks(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -197,13 +206,13 @@ def test_a_second_output_is_refused_with_where_it_belongs(found: object, words: 
 
 
 def test_functions_are_put_back_even_after_a_refusal() -> None:
-    originals = [torch_geometric.utils.softmax, torch_geometric.nn.conv.gcn_conv.gcn_norm, imported_models.scatter]
+    functions = [torch_geometric.utils.softmax, torch_geometric.nn.conv.gcn_conv.gcn_norm, imported_models.scatter]
+    codes = [function.__code__ for function in functions]
     forward = torch_geometric.nn.ARMAConv.forward
     with pytest.raises(ModelError):
         trace(imported_models.Sorted(), 6, training=True)
-    now = [torch_geometric.utils.softmax, torch_geometric.nn.conv.gcn_conv.gcn_norm, imported_models.scatter]
-    assert now == originals
-    assert not any(hasattr(one, "lotan_original") for one in (*now, forward))
+    assert [function.__code__ for function in functions] == codes
+    assert torch_geometric.nn.ARMAConv.forward is forward
     assert running() is None
 
 
@@ -216,18 +225,19 @@ def test_other_threads_are_not_affected_while_one_traces() -> None:
             checked.wait(60)
             return super().forward(x, edge_index)
 
+    code = imported_models.scatter.__code__
     thread = threading.Thread(target=trace, args=(Waits(), 6, True))
     thread.start()
     try:
         assert inside.wait(60)
         x, edge_index = torch.randn(12, 6), random_graph(1)
         found = imported_models.scatter(x[edge_index[0]], edge_index[1], 0, 12)
-        assert hasattr(imported_models.scatter, "lotan_original")
+        assert imported_models.scatter.__code__ is not code
         assert_close(found, torch.zeros(12, 6).index_add(0, edge_index[1], x[edge_index[0]]))
     finally:
         checked.set()
         thread.join()
-    assert not hasattr(imported_models.scatter, "lotan_original")
+    assert imported_models.scatter.__code__ is code
 
 
 def test_several_threads_may_trace() -> None:

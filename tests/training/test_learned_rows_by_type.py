@@ -219,6 +219,3 @@ def test_rows_of_no_type_or_an_unknown_one_are_refused() -> None:
     model.rows.vertex_type = "author"
     with pytest.raises(ModelError, match="and this graph has one type: leave out vertex_type"):
         lotan.Trainer(model, lotan.Graph.read("digits"), **SETTINGS).fit()
-    run = lotan.Trainer(Learned(), graph, epochs=1, **SETTINGS).fit()
-    with pytest.raises(ModelError, match="explains learned rows in graphs of one type alone"):
-        run.explain_vertex(0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -97,7 +99,7 @@ class Importer:
             refuse: a function that returns the error for a reason, with the line that is running.
         """
         tensors = EdgeTensors(graph, self.weighted, refuse, self._groups, self.order)
-        with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
+        with run_with(tensors), _PATCH.applied(), self._types_noted(model, tensors), EdgeMode(tensors):
             yield self._given(tensors, features, graph, model)
 
     def _seen(self, label: Tensor) -> dict[str, Tensor]:
@@ -184,8 +186,23 @@ def without_caches(model: torch.nn.Module) -> Iterator[None]:
             module.__dict__.update(attributes)
 
 
+def _redirected(*args: Any, **kwargs: Any) -> Any:
+    """Call what runs in place of a function of PyG. While a model is traced, the function has the code of this one."""
+    from lotan.tracing.pyg.importing import REDIRECTED  # the code runs in the namespace of another module
+
+    return REDIRECTED["a name"](*args, **kwargs)
+
+
+REDIRECTED: dict[str, Callable[..., Any]] = {}
+"""What is called in place of functions of PyG, by their full names. Other threads may call it for a moment after a trace."""
+
+
 class _Patch:
-    """Puts the replacements in place while at least one thread traces. In other threads, they call the originals."""
+    """Puts the replacements in place while at least one thread traces. In other threads, they call the originals.
+
+    A function gets other code, and stays the object that it is. So it is replaced under every name that a model has for it:
+    in a namespace, a closure, a dictionary or an attribute.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -193,16 +210,12 @@ class _Patch:
         self._changed: list[tuple[Any, str, Any]] = []
 
     @contextmanager
-    def applied(self, model: torch.nn.Module) -> Iterator[None]:
-        """Keep the replacements in place, also in the modules that define the classes of a model."""
-        if PYG not in sys.modules:
-            yield
-            return
+    def applied(self) -> Iterator[None]:
+        """Keep the replacements in place."""
         with self._lock:
+            self._apply()
             self._tracing += 1
         try:
-            with self._lock:
-                self._apply(model)
             yield
         finally:
             with self._lock:
@@ -210,36 +223,30 @@ class _Patch:
                 if not self._tracing:
                     self._restore()
 
-    def _apply(self, model: torch.nn.Module) -> None:
-        replaced = {id(original): leaf for original, leaf in _leaves()}
-        names = {leaf.name for leaf in LEAVES}
-        for namespace in _own_namespaces():
-            self._replace(namespace, list(namespace), replaced)
-        for namespace in _other_namespaces(model):
-            self._replace(namespace, names & namespace.keys(), replaced)
+    def _apply(self) -> None:
+        """Replace what is loaded by now and not replaced yet."""
+        for leaf in LEAVES:
+            name = f"{leaf.module}.{leaf.name}"
+            found = getattr(sys.modules.get(leaf.module), leaf.name, None)
+            function: Any = found and inspect.unwrap(found)
+            if function is not None and function.__code__.co_name != _redirected.__name__:
+                REDIRECTED[name] = _replaced(_copy(function), leaf.call)
+                self._change(function, "__code__", _code_for(name))
         for layer in LAYERS:
             kind = getattr(sys.modules.get(layer.module), layer.name, None)
             if kind is not None and not hasattr(kind.forward, "lotan_original"):
-                self._changed.append((kind, "forward", kind.forward))
-                kind.forward = _replaced(kind.forward, layer.call)
+                self._change(kind, "forward", _replaced(kind.forward, layer.call))
         backend = sys.modules.get(f"{PYG}.backend")
         if backend is not None and backend.use_segment_matmul is not False:  # else edges are counted by relation
-            self._changed.append((backend, "use_segment_matmul", backend.use_segment_matmul))
-            backend.use_segment_matmul = False  # type: ignore[attr-defined]
+            self._change(backend, "use_segment_matmul", False)
 
-    def _replace(self, namespace: dict[str, Any], names: Iterable[str], replaced: dict[int, Any]) -> None:
-        for name in names:
-            value = namespace[name]
-            if id(value) in replaced:
-                self._changed.append((namespace, name, value))
-                namespace[name] = replaced[id(value)]
+    def _change(self, owner: Any, name: str, value: Any) -> None:
+        self._changed.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
 
     def _restore(self) -> None:
         for owner, name, value in reversed(self._changed):
-            if isinstance(owner, dict):
-                owner[name] = value
-            else:
-                setattr(owner, name, value)
+            setattr(owner, name, value)
         self._changed.clear()
 
 
@@ -263,24 +270,17 @@ def _replaced(original: Any, replacement: Replacement) -> Any:
     return call
 
 
-def _leaves() -> Iterator[tuple[Any, Any]]:
-    """Yield each function that is replaced, as far as this version of PyG has it, and its replacement."""
-    for leaf in LEAVES:
-        found = getattr(sys.modules.get(leaf.module), leaf.name, None)
-        if found is not None:
-            original = getattr(found, "lotan_original", found)
-            yield original, _replaced(original, leaf.call)
+@functools.cache
+def _copy(function: FunctionType) -> FunctionType:
+    """Return a function of its own with the same code."""
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
-def _own_namespaces() -> list[dict[str, Any]]:
-    return [
-        vars(module) for name, module in list(sys.modules.items()) if name.split(".")[0] == PYG and module is not None
-    ]
-
-
-def _other_namespaces(model: torch.nn.Module) -> list[dict[str, Any]]:
-    """Return the namespaces of all other modules, and of the functions that make up a model's classes."""
-    found = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
-    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
-    functions = [value for kind in kinds for value in vars(kind).values()]
-    return [*found, *(value.__globals__ for value in functions if hasattr(value, "__globals__"))]
+def _code_for(name: str) -> CodeType:
+    """Return the code of `_redirected` for a function of this name."""
+    mine = _redirected.__code__
+    return mine.replace(co_consts=tuple(name if one == "a name" else one for one in mine.co_consts))

@@ -17,9 +17,14 @@ from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.attention import to_dense_batch
 from lotan.tracing.pyg.edge_tensors import EdgeTensors
 from lotan.tracing.pyg.meanings import End, Index, with_rows_first
+from lotan.tracing.pyg.refused_functions import ARGUMENT, REFUSED_FUNCTIONS, mask_feature, refusing
 from lotan.tracing.pyg.typed_layers import han_group
 
 NO_NUMBER = "reads the greatest number of a column; pass num_classes to one_hot"
+WITHOUT_NUMBER = (
+    "adds self-loops to the vertices up to the greatest number in edge_index, which leaves out those behind it; pass "
+    "num_nodes=x.size(0)"
+)
 ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"
 _REDUCTIONS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
@@ -63,18 +68,22 @@ def remove_self_loops(tensors: EdgeTensors, index: Index, edge_attr: Any, **_: A
 
 
 def add_self_loops(
-    tensors: EdgeTensors, index: Index, edge_attr: Any, fill_value: Any, **_: Any
+    tensors: EdgeTensors, index: Index, edge_attr: Any, fill_value: Any, num_nodes: Any = None, **_: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Add a self-loop to each vertex."""
     whole, edge_attr = loops.added(tensors, index, edge_attr, fill_value)
+    if num_nodes is None:
+        raise tensors.refuse(WITHOUT_NUMBER)
     return tensors.index(whole), edge_attr
 
 
 def add_remaining_self_loops(
-    tensors: EdgeTensors, index: Index, edge_attr: Any, fill_value: Any, **_: Any
+    tensors: EdgeTensors, index: Index, edge_attr: Any, fill_value: Any, num_nodes: Any = None, **_: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Add a self-loop to each vertex that has none, and keep one loop of each vertex that has some."""
     whole, edge_attr = loops.added_where_missing(tensors, index, edge_attr, fill_value)
+    if num_nodes is None:
+        raise tensors.refuse(WITHOUT_NUMBER)
     return tensors.index(whole), edge_attr
 
 
@@ -188,5 +197,10 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf("torch_geometric.utils._to_dense_batch", "to_dense_batch", "", to_dense_batch),
     Leaf("torch_geometric.nn.conv.hetero_conv", "group", "", group),
     Leaf("torch_geometric.nn.conv.han_conv", "group", "", han_group),
+    Leaf("torch_geometric.utils.augmentation", "mask_feature", "", mask_feature),
+    *(
+        Leaf(module, name, ARGUMENT.get(name, "edge_index"), refusing(name, reason))
+        for (module, name), reason in REFUSED_FUNCTIONS.items()
+    ),
 )
 """The functions that a trace replaces."""

@@ -209,6 +209,8 @@ class EdgeMode(TorchFunctionMode):
     def _indexed(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         x = args[0]
         is_index = self._tensors.indices.get(x) is not None
+        if name == "__getitem__" and self._is_group(x) and isinstance(args[1], int) and args[1] == -1:
+            return self._of_group(func, name, x, args, kwargs)
         if name == "__getitem__":
             return self._row(x, args[1]) if is_index else self._item(x, args[1])
         dim, index = (*args[1:], *kwargs.values())[:2]
