@@ -36,9 +36,7 @@ class Settings:
     high_water_mark: int = 1024  # messages that ZeroMQ queues for a connection; credits keep the number far below
     backlog: int = 16384  # messages that the Router itself queues for a slow peer before the peer counts as lost
     kept_bytes: int = 4 << 30  # tensors that a worker keeps; beyond it, the least recently used are dropped
-    kept_row_bytes: int = (
-        2 << 30
-    )  # the part of kept_bytes that rows of vertices may take; with 0 none are kept or offered
+    kept_row_bytes: int = 2 << 30  # the part of kept_bytes for rows of vertices; with 0 none are kept or offered
     offer_shared_rows: bool = False  # True: rows are offered before they are sent even where memory is shared
     shared_bytes: int = 64 << 20  # shared memory that a Dealer may use; 0 for none. A worker with 0 maps none
     shared_directory: str = "/dev/shm"  # the directory of a Dealer's shared memory, in a file system in memory

@@ -288,9 +288,8 @@ def label_statistics(tables: Tables, names: ColumnNames) -> LabelStatistics:
     counts = [F.col("split") == name for name in SPLITS]
     if is_class(vertices):
         least = F.coalesce(F.min(F.when(label >= 0, label)), F.lit(0))
-        row = vertices.agg(F.max(label) + 1, least, *(F.count_if((label >= 0) & count) for count in counts)).collect()[
-            0
-        ]
+        labelled = [F.count_if((label >= 0) & count) for count in counts]
+        row = vertices.agg(F.max(label) + 1, least, *labelled).collect()[0]
         return LabelStatistics("classification", max(row[0] or 0, 0), tuple(row[2:]), names.classes, least=row[1])
     given = F.coalesce(F.filter(label, lambda value: ~F.isnan(value)), F.array().cast(_FEATURES))
     found = F.size(given)

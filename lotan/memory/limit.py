@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark's files need memory too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
-ROW_SHARE = (
-    0.5  # largest share of what a worker keeps for rows of mini-batches; the rest is for the chunks of evaluation
-)
+ROW_SHARE = 0.5  # of what a worker keeps, for rows of mini-batches at most; the rest is for the chunks of evaluation
 MORE_PARTITIONS = (2, 4, 8, 16, 24, 32, 64, 128)
 """Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
 
