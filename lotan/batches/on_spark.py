@@ -263,7 +263,7 @@ class SparkBatches:
                 if name in gradients:
                     places, shape = self._places(step, rows), a_pass.parameters[name].shape
                     gradients[name] = sparse(gradients[name], places, shape)
-        return Outcome(gradients, totals.tensors[STATISTICS])
+        return Outcome(gradients, totals.tensors[STATISTICS], rows=vertices)
 
     def _count(self, batch: int, vertices: int, edges: int, seconds: float) -> None:
         done = self.prepared

@@ -106,8 +106,6 @@ def check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) ->
     assert isinstance(regime, MiniBatch)
     if sampling.both:
         reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
-    elif job.train.tracked:
-        reason = "counts no rows of a batch, and the model has running statistics, such as BatchNorm's"
     elif orders_neighbours(job.train):
         reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
     elif regime.is_fixed:

@@ -137,6 +137,15 @@ class TestOnSpark:
         assert_equal_local(run, local)
         assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
 
+    @pytest.mark.nightly  # by day, of vertices with labels
+    def test_statistics_of_a_batch_equal_local(self, spark: SparkSession) -> None:
+        def encoder() -> Any:
+            return pyg.GraphSAGE(WIDTH, 8, 2, ROWS, norm="batch_norm")
+
+        given = tables()
+        local = fit(lotan.Graph(*given), encoder, engine="local")
+        assert_equal_local(fit(in_spark(spark, given), encoder), local)
+
     def test_learned_rows_under_rgcn_equal_local(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         vertices, edges = tables(texts=True)
         given = vertices[["id"]], edges

@@ -393,11 +393,6 @@ def test_batches_on_blocks_are_explained() -> None:
 @pytest.mark.parametrize(
     ("model", "options", "said"),
     [
-        (
-            pyg.GCN(WIDTH, 4, 2, OUT, norm="batch_norm"),
-            {},
-            "running statistics, such as BatchNorm's: take engine 'local'",
-        ),
         (pyg.GraphSAGE(WIDTH, 4, 2, OUT, flow="target_to_source"), {}, "the model sums along edges turned round"),
         (pyg.GraphSAGE(WIDTH, 4, 2, OUT, aggr="lstm"), {}, "the model takes neighbours in the order of their ids"),
         (
@@ -406,7 +401,7 @@ def test_batches_on_blocks_are_explained() -> None:
             "the order is 'fixed until the elbow'",
         ),
     ],
-    ids=["running statistics", "edges turned round", "order of neighbours", "fixed order"],
+    ids=["edges turned round", "order of neighbours", "fixed order"],
 )
 def test_batches_that_spark_does_not_draw_are_refused(model: torch.nn.Module, options: dict, said: str) -> None:
     trainer = lotan.Trainer(

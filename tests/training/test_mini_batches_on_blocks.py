@@ -16,6 +16,7 @@ import psutil
 import pyarrow as pa
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from pyspark.sql import SparkSession
 
 import lotan
@@ -104,6 +105,34 @@ def test_batches_on_blocks_equal_those_in_one_process(straight: tuple[lotan.Grap
     assert local.report["mini_batches"]["batches"] > 8
     assert_equal_local(run, local)
     assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
+
+
+class Normalised(torch.nn.Module):
+    """BatchNorm of the features, and between layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(WIDTH, momentum=None)
+        self.rest = pyg.GraphSAGE(WIDTH, 8, 2, CLASSES, norm="batch_norm")
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.rest(self.norm(x), edge_index)
+
+
+def test_statistics_of_a_batch_are_those_of_its_rows(spark: SparkSession) -> None:
+    """Running statistics are compared as weights are."""
+    given, regime = tables(weighted=False), lotan.MiniBatch(7, (3, "all"), seed=4)
+    runs = []
+    for graph, engine in ((in_spark(spark, given), "blocks"), (lotan.Graph(*given), "local")):
+        torch.manual_seed(0)
+        settings = {"workers": 2, "partitions": 3} if engine == "blocks" else {}
+        trainer = lotan.Trainer(
+            Normalised(), graph, engine=engine, regime=regime, epochs=2, eval_every=2, progress=False, **settings
+        )
+        runs.append(trainer.fit())
+    assert_equal_local(*runs)
+    batches = runs[1].report["mini_batches"]["batches"]
+    assert int(runs[0].model.weights["norm.num_batches_tracked"]) == batches > 8
 
 
 CASES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
