@@ -55,7 +55,8 @@ def check_label_width(width: int, demands: Demands) -> None:
         raise fault(
             "vertices",
             "label",
-            f"arrays of {width:,} numbers, but the model gives {demands.outputs} outputs",
+            (f"holds one number for each vertex ({demands.task})" if width == 1 else f"arrays of {width:,} numbers")
+            + f", but the model gives {demands.outputs} outputs",
             "Cast the column to int, if its numbers are classes; else make the model with 1 output."
             if width == 1
             else f"Make the model with {width} outputs, or repair the labels.",

@@ -114,6 +114,7 @@ CASES = [
     bad("integers for regression", GOOD, "holds integers, but the task regression needs floats", task="regression"),
     bad("floats for classes", TARGETS, "holds floats", "classification needs integers", "Cast the column to int"),
     bad("label width", MULTILABEL, "arrays of 2 numbers, but the model gives 3 outputs", task="multilabel"),
+    bad("width of floats", TARGETS, "one number for each vertex (regression), but the model gives 3 outputs", task="regression"),
     bad(
         "not binary",
         MULTILABEL.vertex("label", 1, [0.0, 2.0]),
