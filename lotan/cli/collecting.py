@@ -12,7 +12,7 @@ RARELY = 200_000
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Within the block, look seldom: modules are loaded, models traced and plans made. benchmarks/start.py measures it."""
+    """Have Python collect garbage seldom within the block, while modules are loaded and plans made: see benchmarks/start.py."""
     before = gc.get_threshold()
     gc.set_threshold(RARELY, *before[1:])
     try:

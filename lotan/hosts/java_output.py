@@ -75,7 +75,7 @@ class JavaOutput:
 
     @classmethod
     def end(cls) -> None:
-        """Wait until the last words of a JVM that has ended have been passed on."""
+        """Wait until the last output of a JVM that has ended has been passed on."""
         if cls.relay is not None:
             cls.relay.join(LAST_WORDS_SECONDS)
 

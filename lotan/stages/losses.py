@@ -85,7 +85,7 @@ def loss_terms(loss: LossSpec, output: Tensor, label: Tensor) -> Tensor:
 
     Args:
         loss: The loss, which has a form.
-        output: The model's output, float32 [rows, outputs], and behind it what the loss reads beside it.
+        output: The model's output, float32 [rows, outputs], followed by the columns of further outputs that the loss reads.
         label: The labels, int64 [rows], or float32 [rows, outputs] with NaN for unknown entries, which count 0.
     """
     assert loss.form is not None

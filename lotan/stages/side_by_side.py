@@ -109,7 +109,7 @@ class SideBySide:
 
     @property
     def flat(self) -> bool:
-        """True if all calls of all parts are known."""
+        """True if all parts run as flat lists of kernels, because their calls are known ones."""
         return all(own.program.flat for own in self._parts)
 
     @property

@@ -13,7 +13,7 @@ def split_ends(node: Node) -> Node | None:
     """The sum of a[source] * b[destination] * w_e * x[source] is b times the sum of w_e * (a * x)[source].
 
     So is the mean. Models that normalise the weights of edges by the degrees of both ends have such messages. Afterwards
-    a message is the row of a source times the weight, or times what is left of the edge.
+    a message is the row of a source times the weight, or times the rest of what depends on the edge.
 
     >>> from planner.nodes import Elementwise, StaticColumn
     >>> from planner.printer import tree

@@ -167,7 +167,7 @@ class LocalEngine(Engine):
         return rows if order is None else rows[torch.from_numpy(order.places)]
 
     def placed(self, rows: Tensor) -> Tensor:
-        """Return rows in the graph's own order in the order of this engine's columns: the inverse of `rows_of`."""
+        """Bring rows from the graph's own order into that of this engine's columns: the inverse of `rows_of`."""
         order = self._loaded.order
         return rows if order is None else rows[torch.from_numpy(order.rows)]
 

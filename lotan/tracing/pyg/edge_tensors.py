@@ -275,7 +275,7 @@ class EdgeTensors(GroupTensors):
         return End(Index(edges, None if times is None else self.on(times, edges)), "destination")
 
     def bounded(self, numbers: Tensor, limit: int) -> Tensor:
-        """Return integers [rows] that a layer takes as types, of which there are `limit`. The graph is checked for it."""
+        """Return `numbers` [rows], which a layer takes as types below `limit`. The graph is checked for larger ones."""
         found = cast(Tensor, torch.ops.lotan.bounded(numbers, limit))
         recipe = self._recipes.get(numbers)
         return found if recipe is None else self._computed(found, lambda edges: self.bounded(recipe(edges), limit))
