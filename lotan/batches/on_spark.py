@@ -114,6 +114,7 @@ class SparkBatches:
         self._ids = graph.ids if self._learned else None  # of all vertices
         self._of_types = RowsOfTypes(graph)
         self.rows: RowPipeline | None = None  # the learned rows of batches, if they lie in tables
+        self._kept: EpochFrames | None = None  # the batches of the first epoch, if later ones may have them again
         self._opened = ExitStack()
         try:
             self._open(graph, chunk_rows, {} if scorer is None else {"scorer": scorer})
@@ -151,15 +152,14 @@ class SparkBatches:
         Args:
             epoch: The epoch.
             a_pass: A function from the number of a batch to its pass, with the parameters of that moment.
-            drawn_as: The epoch whose draws its batches have: this one, because the settings refuse a fixed order.
+            drawn_as: The epoch whose draws its batches have; None: its own.
             first: The number of the first batch, if those before it are done.
 
         Raises:
             EngineError: If a batch fails.
         """
-        assert drawn_as in (None, epoch)
         with ExitStack() as opened:
-            sending = self._sending(epoch)
+            sending = self._sending(epoch, drawn_as or epoch)
             batches: Iterator[_Batch] = (self._listed(sending, number) for number in range(first, self.count))
             if self.rows is not None:
                 lent = self.rows.lent(batches)
@@ -169,7 +169,7 @@ class SparkBatches:
                 turn = partial(self._turn, sending, batch, a_pass(batch.number))
                 yield self._tried(turn, sending, batch.number)
 
-    def _sending(self, epoch: int) -> _Sending:
+    def _sending(self, epoch: int, drawn_as: int) -> _Sending:
         engine, first = self._engine, epoch * self.count
         engine.link.promise(self._run, first + self.count - 1)
         job = PipeJob(self._run, first, tensor_names.BATCH, tensor_names.BATCH, 0)
@@ -178,10 +178,24 @@ class SparkBatches:
         of_batch = levels, tuple(self._sent), self._graph.of_edges, by_relation
         task = SendTask(job, engine.endpoint, engine.settings.messenger, *of_batch)
         with active_session_kept(engine.session):
-            frames = self._frames(epoch)
+            frames = self._drawn_as(drawn_as)
         said = f"epoch {epoch}, training on mini-batches"
         lists = bool(self._learned)
-        return _Sending(engine, frames, task, self.count, self._threads, self._ahead, said, lists)
+        return _Sending(engine, frames, task, self.count, self._threads, self._ahead, said, lists, frames is self._kept)
+
+    def _drawn_as(self, epoch: int) -> EpochFrames:
+        """Return the batches with the draws of an epoch. Those of the first are kept while later epochs have them again."""
+        if self._kept is None or self._kept.of.epoch != epoch:
+            self._drop_kept()
+            frames = self._frames(epoch)
+            self._kept = frames if self._regime.is_fixed and epoch == 1 else None
+            return frames
+        return self._kept
+
+    def _drop_kept(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _frames(self, epoch: int) -> EpochFrames:
         """Return the batches of an epoch, which are not drawn yet."""
@@ -279,6 +293,7 @@ class SparkBatches:
         """Stop what is under way, and free the graph. This may be called twice."""
         if self.rows is not None:
             self.rows.stop()
+        self._drop_kept()
         self._opened.close()
 
     def figures(self) -> dict[str, float]:
@@ -302,6 +317,7 @@ class _Sending:
         ahead: The number of batches that are sent before their turn.
         said: The description for Spark's user interface, and for errors.
         lists: True if `members` will be asked for the vertices of batches.
+        keeps: True if a later epoch has the same batches, so that what they were drawn of stays.
     """
 
     def __init__(
@@ -314,8 +330,10 @@ class _Sending:
         ahead: int,
         said: str,
         lists: bool = False,
+        keeps: bool = False,
     ) -> None:
         self._engine, self._frames, self._task, self._count, self._said = engine, frames, task, count, said
+        self._keeps = keeps
         self._threads, self._ahead, self._tag = threads, ahead, f"lotan-batches-{uuid4().hex}"
         self._waiting: dict[int, Future[tuple[int, int]]] = {}
         with active_session_kept(engine.session):
@@ -402,7 +420,8 @@ class _Sending:
             wait(futures, timeout=CANCEL_SECONDS)  # a thread may start its job only after jobs were cancelled
         self._waiting.clear()
         self._listed.clear()
-        self._frames.close()
+        if not self._keeps:
+            self._frames.close()
         free_java_objects()  # with the last reference to its frames, Spark drops what it has shuffled
 
 

@@ -114,11 +114,20 @@ class EpochFrames:
     columns: Sequence[str]
     targets: DataFrame | None = None
     without: DataFrame | None = None
+    _rows: DataFrame | None = None  # what `rows` has returned
     _met: list[DataFrame] = field(default_factory=list)  # the vertices of each level, once `rows` is made
     _held: list[DataFrame] = field(default_factory=list)  # frames that several others read, until `close`
 
     def rows(self) -> DataFrame:
-        """Return the rows: batch, kind, and for vertices level, id, key and the columns; for edges src, dst, pos and theirs."""
+        """Return the rows: batch, kind, and for vertices level, id, key and the columns; for edges src, dst, pos and theirs.
+
+        They are drawn once, however often this is called.
+        """
+        if self._rows is None:
+            self._rows = self._all_rows()
+        return self._rows
+
+    def _all_rows(self) -> DataFrame:
         known = self.graph.vertices.select("id", "key", "degree")
         frontier = self._hold(self._targets())
         met, drawn = [_at_level(frontier, 0)], [self._no_edges()] if not self.fanouts else []

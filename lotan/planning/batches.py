@@ -108,8 +108,6 @@ def check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) ->
         reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
     elif orders_neighbours(job.train):
         reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
-    elif regime.is_fixed:
-        reason = f"draws other batches in each epoch, and the order is {regime.order!r}"
     else:
         return
     raise ConfigurationError(f"regime MiniBatch on engine {job.engine.name!r} {reason}: take engine 'local'")

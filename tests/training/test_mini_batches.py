@@ -395,13 +395,8 @@ def test_batches_on_blocks_are_explained() -> None:
     [
         (pyg.GraphSAGE(WIDTH, 4, 2, OUT, flow="target_to_source"), {}, "the model sums along edges turned round"),
         (pyg.GraphSAGE(WIDTH, 4, 2, OUT, aggr="lstm"), {}, "the model takes neighbours in the order of their ids"),
-        (
-            lotan.nn.GraphSAGE(WIDTH, 4, 2, OUT),
-            {"order": "fixed until the elbow"},
-            "the order is 'fixed until the elbow'",
-        ),
     ],
-    ids=["edges turned round", "order of neighbours", "fixed order"],
+    ids=["edges turned round", "order of neighbours"],
 )
 def test_batches_that_spark_does_not_draw_are_refused(model: torch.nn.Module, options: dict, said: str) -> None:
     trainer = lotan.Trainer(

@@ -21,10 +21,12 @@ from pyspark.sql import SparkSession
 
 import lotan
 from lotan.batches import on_spark
+from lotan.batches.spark_frames import EpochFrames
 from lotan.batches.spark_tasks import SendTask
 from lotan.errors import EngineError
 from lotan.hosts.jar import JAR
 from lotan.results.run import Run
+from lotan.training import passes
 from lotan.worker.fork_server import WORKER_TITLE
 from tests.training.test_mini_batches import figures
 
@@ -80,12 +82,14 @@ def fit(
     return lotan.Trainer(model, graph, engine=engine, **settings | options).fit()
 
 
-def assert_equal_local(run: Run, local: Run) -> None:
+def assert_equal_local(run: Run, local: Run, samples: bool = True) -> None:
     assert run.report["engine"] == "blocks"
     assert [entry["loss"] for entry in run.history] == pytest.approx([one["loss"] for one in local.history], rel=1e-5)
     assert run.metrics["test"]["loss"] == pytest.approx(local.metrics["test"]["loss"], rel=1e-5)
     for name, weights in run.model.weights.items():
         torch.testing.assert_close(weights, local.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
+    if not samples:
+        return
     once = run.config.regime.fanouts == ("all", "all")  # local computes the first sums once, and draws a hop less
     for size in ("batches",) if once else ("batches", "vertices", "edges"):  # the same samples
         assert run.report["mini_batches"][size] == local.report["mini_batches"][size]
@@ -105,6 +109,21 @@ def test_batches_on_blocks_equal_those_in_one_process(straight: tuple[lotan.Grap
     assert local.report["mini_batches"]["batches"] > 8
     assert_equal_local(run, local)
     assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
+
+
+def test_batches_that_are_fixed_are_drawn_once_until_the_elbow(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three epochs have the batches of the first, and the last has its own."""
+    monkeypatch.setattr(passes, "elbow", lambda history, monitor: 3 if len(history) >= 3 else None)
+    drawn: list[int] = []
+    before = EpochFrames._all_rows
+    monkeypatch.setattr(EpochFrames, "_all_rows", lambda self: drawn.append(self.of.epoch) or before(self))
+    given, regime = tables(), lotan.MiniBatch(7, (3, 2), seed=4, order="fixed until the elbow")
+    run = fit(in_spark(spark, given, weight="w"), regime=regime, epochs=4, eval_every=1)
+    assert drawn == [1, 4]
+    local = fit(lotan.Graph(*given, weight="w"), engine="local", regime=regime, epochs=4, eval_every=1)
+    assert_equal_local(run, local, samples=False)  # local has prepared some once more, for draws that were not wanted
 
 
 class Normalised(torch.nn.Module):
