@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from lotan.batches.on_spark import SparkBatches
 from lotan.cli import main
+from lotan.engines.base import Outcome, Pass
 from lotan.hosts.jar import JAR
 from lotan.hosts.local_folder import remove_stale
 from tests.conftest import ROOT
@@ -28,6 +32,7 @@ from tests.engines.standalone import (
     submitted,
     words,
 )
+from tests.training.test_mini_batches_on_blocks import routers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -103,20 +108,45 @@ def blocks(*more: str) -> list[str]:
     return [*JOB.replace("--epochs 1", "--epochs 2").split(), *given, *more]
 
 
+def kill_an_executor() -> None:
+    """Kill one of the two executors of this process's application."""
+    executors = SparkContext._active_spark_context._jsc.sc().statusTracker().getExecutorInfos()
+    assert len(executors) == 3, "the driver and two executors"
+    next(process for process in psutil.process_iter() if executes(process)).kill()
+
+
 def train_and_kill_an_executor(master: str, folder: str) -> None:
     """The job, with an executor killed while the second epoch runs backward."""
     patch, killed = pytest.MonkeyPatch(), []
 
     def kill_one() -> None:
-        executors = SparkContext._active_spark_context._jsc.sc().statusTracker().getExecutorInfos()
-        assert len(executors) == 3, "the driver and two executors"
-        running = [process for process in psutil.process_iter() if executes(process)]
-        killed.extend(running[:1])
-        running[0].kill()
+        kill_an_executor()
+        killed.append(True)
 
     at_commit(patch, Place("train.0", "backward"), kill_one, number=4)  # the first pass prepares
     assert main(blocks("--master", master, "--workers", "1", "--save", folder)) == 0
     assert killed
+
+
+BATCHES = ("--batch-size", "40", "--fanouts", "4,3")  # five batches an epoch
+
+
+def train_on_batches_and_kill(master: str, folder: str) -> None:
+    """The job on mini-batches: an executor is killed as a batch of the second epoch begins, and the Router later in it."""
+    turn, begun = SparkBatches._turn, []
+
+    def disturbed(self: SparkBatches, sending: Any, batch: Any, a_pass: Pass) -> Outcome:
+        begun.append(place := (a_pass.epoch, batch.number))
+        if place == (2, 1) and begun.count(place) == 1:
+            kill_an_executor()
+        if place == (2, 2) and begun.count(place) == 1:
+            os.kill(*routers_of(os.getpid()), signal.SIGKILL)
+        return turn(self, sending, batch, a_pass)
+
+    pytest.MonkeyPatch().setattr(SparkBatches, "_turn", disturbed)
+    options = ("--master", master, "--workers", "1", "--worker-rows", "8m", *BATCHES)
+    assert main(blocks(*options, "--save", folder)) == 0
+    assert begun[-1] == (2, 4), "there are batches after the kills"
 
 
 def executes(process: psutil.Process) -> bool:
@@ -137,6 +167,25 @@ def test_an_executor_killed_in_mid_epoch_changes_no_bit(tmp_path: Path, master: 
     assert main(blocks("--save", str(tmp_path / "here"))) == 0
     done = run(
         [sys.executable, "-c", KILL, master, str(tmp_path / "there")], PYSPARK_SUBMIT_ARGS=submitted(TWO_EXECUTORS)
+    )
+    assert done.returncode == 0, done.stderr
+    assert_same_weights(tmp_path / "here", tmp_path / "there")
+
+
+KILL_AMONG_BATCHES = KILL.replace("train_and_kill_an_executor", "train_on_batches_and_kill")
+
+
+@pytest.mark.nightly
+@pytest.mark.chaos
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_an_executor_and_the_router_killed_among_batches_change_no_bit(
+    tmp_path: Path, master: str, spark: SparkSession
+) -> None:
+    """The executor takes half of the graph, of the edges that were drawn, and the batches that it was gathering."""
+    assert main(blocks("--save", str(tmp_path / "here"), *BATCHES)) == 0
+    done = run(
+        [sys.executable, "-c", KILL_AMONG_BATCHES, master, str(tmp_path / "there")],
+        PYSPARK_SUBMIT_ARGS=submitted(TWO_EXECUTORS),
     )
     assert done.returncode == 0, done.stderr
     assert_same_weights(tmp_path / "here", tmp_path / "there")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -215,8 +216,11 @@ def workers_of(process: int) -> list[int]:
 
 
 def routers_of(process: int) -> list[int]:
-    children = psutil.Process(process).children(recursive=True)
-    return [one.pid for one in children if "messenger.router_process" in one.cmdline()]
+    found = []
+    for one in psutil.Process(process).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            found += [one.pid] * ("messenger.router_process" in one.cmdline())
+    return found
 
 
 def assert_same_end(run: Run, straight: Run) -> None:
