@@ -29,6 +29,7 @@ from lotan.batches.opening import open_batches
 from lotan.batches.schedule import TrainingBatches
 from lotan.borders import PlanError, spark_translated
 from lotan.engines.base import Engine
+from lotan.engines.choice import settled_for
 from lotan.engines.local import LocalEngine
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError, ModelError
@@ -38,7 +39,7 @@ from lotan.planning.job import Job
 from lotan.planning.links import prepare_links
 from lotan.planning.prepare import prepare
 from lotan.results.run import Run
-from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
+from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, given_config
 from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import MiniBatch
@@ -98,7 +99,7 @@ class ModelBatch:
             raise ConfigurationError(f"{', '.join(own)}: each member has its own; give it to lotan.Member")
         if max_models is not None and (type(max_models) is not int or max_models < 1):
             raise ConfigurationError(f"max_models is {max_models!r}; expected an integer of at least 1")
-        self.graph, self.config = graph, make_config(options)
+        self.graph, self.config = graph, settled_for(given_config(options), graph)
         self.states: list[MemberState] = []
         self.batches: list[list[int]] = []  # member numbers, grouped by the batch in which they were trained last
         self._members: list[Member] = []

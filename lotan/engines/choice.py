@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lotan.borders import spark_translated
 from lotan.engines.blocks import traits as blocks
 from lotan.engines.local import traits as local
 from lotan.engines.rows import traits as rows
-from lotan.errors import ConfigurationError
+from lotan.errors import ConfigurationError, GraphError
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
+from lotan.settings.config import PLANS
 from lotan.settings.regimes import MiniBatch
+from lotan.settings.tasks import LinkPrediction
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
@@ -91,6 +94,34 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
     return reading_bytes(statistics) <= min(free, limit - DRIVER_BYTES)
 
 
+@spark_translated(GraphError, "Spark cannot read the graph's tables")
+def settled_for(config: TrainerConfig, graph: Graph) -> TrainerConfig:
+    """Return the settings that take effect for a graph.
+
+    Mini-batches and links run on local, which reads the graph into this process. If it does not fit there and no engine was
+    asked for, they run on blocks, unless Spark lacks what these need.
+
+    Raises:
+        ConfigurationError: If the settings contradict each other, see `TrainerConfig.settled`.
+        GraphError: If the sizes of the graph cannot be read.
+    """
+    settled, regime = config.settled(), config.regime
+    chosen = config.engine == "auto" and config.plan in PLANS and settled.engine == "local"
+    stored = isinstance(regime, MiniBatch) and regime.is_stored
+    if not chosen or stored or graph.on_connect or _fits(graph, settled):
+        return settled
+    from lotan.engines.blocks.obstacles import obstacle
+
+    on_blocks = replace(settled, engine="blocks")
+    spark = graph.tables()[0].sparkSession if graph.origin == "spark" else None
+    return on_blocks if obstacle(on_blocks, spark) is None else settled
+
+
+def _fits(graph: Graph, config: TrainerConfig) -> bool:
+    """Return True if this process holds a graph, or can read it from where it is."""
+    return graph.origin == "memory" or fits_in_memory(graph.estimate(), MemoryLimit.of(config).bytes)
+
+
 def choose_engine(
     config: TrainerConfig,
     graph: Graph,
@@ -116,6 +147,9 @@ def choose_engine(
     if isinstance(config.regime, MiniBatch) and config.engine == "local":
         return EngineChoice(config.engine, "mini-batches run on it")
     if config.engine != "auto":
+        collected = isinstance(config.regime, MiniBatch) or isinstance(config.task, LinkPrediction)
+        if config.engine == "blocks" and collected and not _fits(graph, config):
+            return EngineChoice("blocks", "the graph does not fit into this process, where local would read it")
         return EngineChoice(config.engine, "asked for")
     limit, other = MemoryLimit.of(config).bytes, "rows" if "rows" in able else "local"
 

@@ -147,7 +147,8 @@ class TrainerConfig:
     def settled(self) -> TrainerConfig:
         """Return this configuration with a plan's name replaced by the `engine`, `disable` and `plan` that it stands for.
 
-        Mini-batches run on the local engine unless blocks are asked for, so engine "auto" becomes "local" for them.
+        Mini-batches and links run on the local engine unless blocks are asked for, so engine "auto" becomes "local" for
+        them. `lotan.engines.choice.settled_for` knows a graph that is too large for that.
 
         >>> settled = TrainerConfig(plan="blocks-push_down").settled()
         >>> settled.engine, settled.disable, settled.plan

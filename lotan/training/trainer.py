@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from lotan.arguments import A_GRAPH, require_flag, require_kind
 from lotan.batches.schedule import Batches
 from lotan.borders import spark_translated, translated
+from lotan.engines.choice import settled_for
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError
 from lotan.exploring.alternatives import alternative_data, alternative_lines, alternatives
@@ -35,7 +37,7 @@ from lotan.planning.links import prepare_links
 from lotan.planning.prepare import prepare
 from lotan.planning.stored_links import prepare_stored
 from lotan.results.run import Run
-from lotan.settings.config import given_config
+from lotan.settings.config import TrainerConfig, given_config
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction
 from lotan.tracking import Tracker, open_tracker, start_of
@@ -96,7 +98,6 @@ class Trainer:
         self.model = unwrapped(model)
         self.graph = graph
         self.config = given_config(options)  # as given
-        self._settled = self.config.settled()  # the settings that take effect
         self._job: Job | None = None
         self._decoder: Decoder | None = None  # of a link task, which a second `fit` trains further
         self._opened = ExitStack()  # closes what `job` has opened
@@ -117,6 +118,11 @@ class Trainer:
             GraphError: The graph is in Spark.
         """
         return _trainer, (self.model, self.graph, self._given)
+
+    @cached_property
+    def _settled(self) -> TrainerConfig:
+        """The settings that take effect."""
+        return settled_for(self.config, self.graph)
 
     @property
     def _given(self) -> dict[str, Any]:

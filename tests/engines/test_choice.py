@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -57,6 +57,9 @@ class Graph:
         return "memory" if self.session is None else "spark"
 
     on_connect = False
+
+    def estimate(self) -> Statistics:
+        return self.statistics
 
     def tables(self) -> tuple[Session | None, Session | None]:
         return self.session, self.session
@@ -142,6 +145,29 @@ def test_the_engine_of_least_seconds_among_those_that_can(monkeypatch):
     assert chosen(epochs=100, rgb=False).name == "local"  # which blocks cannot
     monkeypatch.setattr(cost_cache, "load", lambda: rates(blocks=1.0))
     assert chosen(epochs=100).name == "local"
+
+
+BATCHES = {"regime": lotan.MiniBatch(2, (2, 2))}
+
+
+@pytest.mark.parametrize("options", [BATCHES, {"task": "link"}], ids=["mini-batches", "links"])
+def test_mini_batches_and_links_of_a_graph_that_does_not_fit_run_on_blocks(options, monkeypatch):
+    config, in_spark = lotan.TrainerConfig(**options), Graph(WITH_JAR)
+    assert choice.settled_for(config, in_spark).engine == "local"
+    monkeypatch.setattr(choice, "free_memory", lambda: 100)
+    found = choice.settled_for(config, in_spark)
+    assert found.engine == "blocks"
+    reason = choice.choose_engine(found, in_spark, {}, {}).reason
+    assert reason == "the graph does not fit into this process, where local would read it"
+    kept = [(config, Graph(None)), (config, Graph(WITHOUT_JAR)), (replace(config, engine="local"), in_spark)]
+    assert [choice.settled_for(*one).engine for one in kept] == ["local"] * 3
+
+
+def test_batches_that_are_read_from_a_disk_stay_on_local(monkeypatch):
+    monkeypatch.setattr(choice, "free_memory", lambda: 100)
+    regime = lotan.MiniBatch(2, (), order="comet(partitions=16, buffer=4, groups=8)")
+    config = lotan.TrainerConfig(regime=regime, task=lotan.LinkPrediction())
+    assert choice.settled_for(config, Graph(WITH_JAR)).engine == "local"
 
 
 @pytest.mark.parametrize(("session", "words"), [(WITHOUT_JAR, "has no lotan jar"), (OTHER_JAR, "version 0.0.1")])
