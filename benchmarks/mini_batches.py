@@ -1,6 +1,6 @@
 """Mini-batches: edges that are sampled, seconds of an epoch beside PyG, and accuracy beside the full batch.
 
-    python benchmarks/mini_batches.py                           all three; writes benchmarks/results/mini_batches.md
+    python benchmarks/mini_batches.py                           all four; writes benchmarks/results/mini_batches.md
     python benchmarks/mini_batches.py --parts edges             one of them; prints its table
     python benchmarks/mini_batches.py --parts accuracy --seeds 2
 
@@ -12,6 +12,8 @@ epoch     GraphSAGE on the same batches, in one process and in turns: an epoch o
           batches are drawn by our sampler in a thread beside it.
 accuracy  GraphSAGE and GCN with the full batch and with mini-batches: the mean over seeds of the test accuracy in the best
           epoch, each at its better of two learning rates. Mini-batches take more steps an epoch, and want a lower one.
+large     GraphSAGE on a generated graph of 169,343 vertices: the test accuracy of the full batch, of mini-batches in memory,
+          and of mini-batches from partitions on a disk.
 """
 
 from __future__ import annotations
@@ -39,11 +41,14 @@ from lotan.stages.randomness import Randomness
 
 RESULTS = Path(__file__).parent / "results" / "mini_batches.md"
 EPINIONS = Path(__file__).parents[2] / "shared" / "data" / "soc-Epinions1.txt"
-PARTS = ("edges", "epoch", "accuracy")
+PARTS = ("edges", "epoch", "accuracy", "large")
 SIZE, FANOUT, BATCHES = 1024, 10, 4  # of the part "edges"
 TURNS, WARM_UP = 3, 1  # of the part "epoch"
 AHEAD = 2
 RATES = 0.01, 0.003  # of Adam, in the part "accuracy"
+LARGE = 169_343, 2_400_000, 128, 40  # vertices, edges, features and classes of the part "large"
+LARGE_EPOCHS = {"full batch": 100, "in memory": 4, "cached_nodes": 4, "each_once": 4}
+STORED = "(partitions=16, buffer=12)"  # of the part "large"
 
 
 def epinions(file: Path) -> GraphArrays:
@@ -211,6 +216,36 @@ def accuracy_part(seeds: int, epochs: int) -> list[str]:
     return lines
 
 
+def large_part(seeds: int) -> list[str]:
+    """Train on the large graph with the full batch and in each order of mini-batches, and return the table."""
+    graph = lotan.datasets.generate(*LARGE)
+    lines = ["| model | regime | epochs | test accuracy | difference, points | s/epoch |", "|---|---|---|---|---|---|"]
+    for layers in (2, 3):
+        known = None
+        for name, epochs in LARGE_EPOCHS.items():
+            if layers == 3 and name == "each_once":
+                continue  # its batches are sampled as those of cached_nodes
+            runs = []
+            for seed in range(seeds):
+                torch.manual_seed(seed)
+                model = lotan.nn.GraphSAGE(LARGE[2], 128, layers, LARGE[3], dropout=0.5)
+                order = "shuffled" if name == "in memory" else f"{name}{STORED}"
+                regime = (
+                    lotan.FullBatch()
+                    if name == "full batch"
+                    else lotan.MiniBatch(1024, (FANOUT,) * layers, seed, order)
+                )
+                runs.append(lotan.Trainer(model, graph, regime=regime, optimizer=lotan.Adam(lr=0.003), epochs=epochs,
+                                          eval_every=1 if epochs < 10 else 10, seed=seed, progress=False).fit())  # fmt: skip
+            accuracy = 100 * statistics.mean(run.metrics["test"]["accuracy"] for run in runs)
+            seconds = statistics.median(epoch["train_seconds"] for run in runs for epoch in run.history)
+            known = accuracy if known is None else known
+            lines.append(f"| GraphSAGE, {layers} layers | {name} | {epochs} | {accuracy:.2f} % | {accuracy - known:+.2f} "
+                         f"| {seconds:.1f} |")  # fmt: skip
+            print(lines[-1], flush=True)
+    return lines
+
+
 TEXTS = {
     "edges": f"## Edges sampled\n\nMeans of {BATCHES} batches of {SIZE} targets, fanout {FANOUT} in every layer: of in-edges, "
     f"or of in-edges and as many out-edges, as the thesis on MariusGNN samples (table 3.5). One "
@@ -221,6 +256,9 @@ TEXTS = {
     "validation accuracy, of {epochs} epochs. Batches of 64 training vertices, fanout 10 in every layer; hidden width 64, "
     "dropout 0.5, Adam with weight decay 5e-4 and the rate, of 0.01 and 0.003, that has the better mean validation accuracy. "
     "Seconds are those of a whole run, evaluations included.",
+    "large": f"## A larger graph\n\nGenerated: {LARGE[0]:,} vertices, {LARGE[1]:,} edges: hidden width 128, dropout 0.5, "
+    f"Adam at 0.003, batches of 1,024 training vertices, fanout {FANOUT} in every layer. `cached_nodes` and `each_once` read "
+    "12 of 16 partitions at a time from a disk, and draw neighbours there. Test accuracy in the best of the evaluated epochs.",
 }
 
 
@@ -234,7 +272,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help=f"file of the tables (default with all parts: {RESULTS.name})")
     options = parser.parse_args()
     run = {"edges": lambda: edges_part(options.epinions), "epoch": epoch_part,
-           "accuracy": lambda: accuracy_part(options.seeds, options.epochs)}  # fmt: skip
+           "accuracy": lambda: accuracy_part(options.seeds, options.epochs),
+           "large": lambda: large_part(max(1, options.seeds // 3))}  # fmt: skip
     found = {part: run[part]() for part in options.parts}
     place = options.out or (RESULTS if set(found) == set(PARTS) else None)
     if place is None:
