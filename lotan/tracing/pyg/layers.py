@@ -238,6 +238,13 @@ REFUSED = {
         "a softmax between all pairs of vertices, if it is not made with attn_type='performer'",
         "GPSConv(attn_type='performer') or TransformerConv",
     ),
+    **dict.fromkeys(
+        ("TopKPooling", "SAGPooling", "ASAPooling", "EdgePooling", "PANPooling", "MemPooling", "ClusterPooling"),
+        (
+            "a graph of fewer vertices, which values decide",
+            "global_mean_pool(x, batch)[batch], which keeps all vertices",
+        ),
+    ),
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
     "MeshCNNConv": ("the order in which the edges of a mesh are given", "MLPAggregation or EdgeConv"),
