@@ -193,6 +193,13 @@ class GNNParams(GraphParams, HasLabelCol, HasPredictionCol):
         "weightCol", "the weights in the loss of the dataset's rows; unset: 1", TypeConverters.toString
     )
 
+    edgeFeaturesCol = make_param(
+        "edgeFeaturesCol",
+        "attributes of the edges, an array or vector of numbers; unset: none",
+        TypeConverters.toString,
+    )
+    edgeTypeCol = make_param("edgeTypeCol", "types of the edges, from 0; unset: none", TypeConverters.toString)
+
     loss = make_param(
         "loss", 'a loss such as "cross_entropy(label_smoothing=0.1)"; unset: the task\'s', TypeConverters.toString
     )

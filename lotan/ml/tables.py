@@ -20,6 +20,7 @@ from pyspark.sql.types import IntegerType
 from lotan.arguments import described
 from lotan.borders import spark_translated
 from lotan.errors import ConfigurationError, GraphError
+from lotan.graph.column_names import OPTIONAL_EDGES
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
 from lotan.graph.frames import require_session
@@ -29,6 +30,10 @@ from lotan.ml.params import GNNParams, GraphParams
 from planner.spec import SPLITS
 
 DATASET = "dataset"
+
+
+_OF_EDGES = {"weight": "edgeWeightCol", "edge_attr": "edgeFeaturesCol", "edge_type": "edgeTypeCol"}
+"""The Params that name optional columns of edges, by the names that these get."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +90,7 @@ def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
         GraphError: a column is missing.
     """
     vertices = table(given.vertices, params, "vertices")
-    names = ("idCol", "featuresCol", "srcCol", "dstCol", "edgeWeightCol", "undirected")
+    names = ("idCol", "featuresCol", "srcCol", "dstCol", *_OF_EDGES.values(), "undirected")
     key = tuple(params.value(name) for name in names)
     if given.lasts and key in given.made:
         return given.made[key]
@@ -94,25 +99,27 @@ def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
     chosen = dataset if vertices is None else vertices
     require_columns(whose, [identifier, features], chosen.columns)
     rows = chosen.select(named(identifier).alias("id"), named(features).alias("features"))
-    edges, weight = _edges(params, given)
-    graph = Graph(rows, edges, label=None, split=None, weight=weight, undirected=params.value("undirected"))
+    edges, columns = _edges(params, given)
+    graph = Graph(rows, edges, label=None, split=None, undirected=params.value("undirected"), **columns)
     if given.lasts:
         given.made[key] = graph
     return graph
 
 
-def _edges(params: GNNParams, given: Given) -> tuple[DataFrame, str | None]:
+def _edges(params: GNNParams, given: Given) -> tuple[DataFrame, dict[str, Any]]:
+    """Return the edges, and which of their columns a graph reads beside their ends, by the names of its arguments."""
     edges = table(given.edges, params, "edges")
     if edges is None:
         raise ConfigurationError(
             "there are no edges: give them by setEdges(edges), or fit a GraphFrame; a model that was loaded needs them again"
         )
-    names = {"src": params.value("srcCol"), "dst": params.value("dstCol"), "weight": params.value("edgeWeightCol")}
+    names = {
+        standard: params.value(name) for standard, name in ({"src": "srcCol", "dst": "dstCol"} | _OF_EDGES).items()
+    }
     chosen = {standard: name for standard, name in names.items() if name is not None}
     require_columns("edges", list(chosen.values()), edges.columns)
-    return edges.select(*(named(name).alias(standard) for standard, name in chosen.items())), (
-        "weight" if "weight" in chosen else None
-    )
+    columns = {argument: standard if standard in chosen else None for argument, standard in OPTIONAL_EDGES.items()}
+    return edges.select(*(named(name).alias(standard) for standard, name in chosen.items())), columns
 
 
 @contextmanager
@@ -140,7 +147,8 @@ def training_graph(params: GNNParams, whole: Graph, rows: DataFrame) -> Iterator
         marked = marked.withColumn("vertex_weight", weight)
     marked = marked.persist()
     try:
-        yield Graph(marked, edges, weight=whole.names.weight, undirected=whole.undirected)
+        columns: dict[str, Any] = {argument: getattr(whole.names, argument) for argument in OPTIONAL_EDGES}
+        yield Graph(marked, edges, undirected=whole.undirected, **columns)
     finally:
         marked.unpersist()
 

@@ -1,4 +1,10 @@
-"""The layers and models. Each can be called eagerly, `layer(x, edge_index)`, or planned by a `lotan.Trainer`."""
+"""The layers and models. Each can be called eagerly, `layer(x, edge_index)`, or planned by a `lotan.Trainer`.
+
+They are for models without PyTorch Geometric. A model with other layers of PyG trains as it is. Imported GCN, SAGE, GIN and
+GAT layers have the plans of those here, so further layers would be no faster than imported ones.
+"""
+
+from typing import Any
 
 from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
 from lotan.nn.gat_conv import GATConv
@@ -35,3 +41,13 @@ __all__ = [
     "aggregate",
     "edge_softmax",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Say where a layer is that PyTorch Geometric has and this package has not."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'lotan.nn' has no attribute {name!r}")
+    raise AttributeError(
+        f"module 'lotan.nn' has no {name!r}, because layers of PyG train as they are: if torch_geometric.nn has {name}, use it "
+        "in the model"
+    )

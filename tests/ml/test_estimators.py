@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.classification import OneVsRest
 from pyspark.ml.feature import StringIndexer, VectorAssembler
@@ -222,6 +223,47 @@ def test_masks_are_the_same_in_spark_as_collected(graph: Frames) -> None:
     for name in ("ids", "features", "label", "split", "vertex_weight", "src", "dst"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
     assert set(one.split) == {-1, 0, 1}
+
+
+class OfPyg(torch.nn.Module):
+    """A model of PyG that reads attributes and types of edges."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.first = pyg.GATv2Conv(in_channels, 4, edge_dim=2)
+        self.second = pyg.RGCNConv(4, out_channels, num_relations=2)
+
+    def forward(self, x: Any, edge_index: Any, edge_attr: Any, edge_type: Any) -> Any:
+        return self.second(self.first(x, edge_index, edge_attr).relu(), edge_index, edge_type)
+
+
+def test_a_model_of_pyg_reads_attributes_and_types_of_edges(graph: Frames) -> None:
+    (vertices, given), (rows, _) = graph, tables()
+    attributes = F.array((F.col("src") % 5 / 5).cast("float"), (F.col("dst") % 3).cast("float"))
+    edges = given.select(F.col("src").alias("from"), "dst", attributes.alias("how"), (F.col("src") % 2).alias("kind"))
+    names = {"srcCol": "from", "edgeFeaturesCol": "how", "edgeTypeCol": "kind"}
+    classifier = (
+        GNNClassifier(engine="local", epochs=3, splitCol="split", **names).setEdges(edges).setModelFactory(OfPyg)
+    )
+    model = classifier.fit(vertices)
+    torch.manual_seed(0)
+    options = {"src": "from", "edge_features": "how", "edge_type": "kind"}
+    run = lotan.Trainer(
+        OfPyg(WIDTH, CLASSES),
+        lotan.Graph(rows.astype({"label": "int64"}), edges.toPandas(), **options),
+        engine="local",
+        epochs=3,
+        optimizer=lotan.Adam(lr=0.01, weight_decay=5e-4),
+        progress=False,
+    ).fit()
+    assert same_weights(model.trained, run.model)
+    found = model.transform(vertices).toPandas().sort_values("id")["prediction"]
+    assert found.tolist() == run.predict()["prediction"].tolist()
+    whole = whole_graph(classifier, classifier._given, vertices)
+    with training_graph(classifier.setEngine("blocks"), whole, training_rows(classifier, vertices, True)) as in_spark:
+        one, other = in_spark.arrays(), whole.arrays()
+        np.testing.assert_array_equal(one.edge_attr, other.edge_attr)
+        np.testing.assert_array_equal(one.edge_type, other.edge_type)
 
 
 def test_weights_of_rows_are_those_of_vertices(graph: Frames) -> None:

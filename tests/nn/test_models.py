@@ -102,3 +102,8 @@ def test_jumping_knowledge_refuses_what_it_cannot_join() -> None:
         lotan.nn.JumpingKnowledge("gru")
     with refuses(ConfigurationError, "JumpingKnowledge", "channels=None"):
         lotan.nn.JumpingKnowledge("lstm")
+
+
+def test_a_layer_that_only_pyg_has_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"no 'GATv2Conv'.*torch_geometric\.nn has GATv2Conv, use it in the model"):
+        lotan.nn.GATv2Conv  # noqa: B018

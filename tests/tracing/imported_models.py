@@ -585,6 +585,46 @@ class LoopsOfAnyNumber(Refused):
         return scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0))
 
 
+class Pools(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = pyg.TopKPooling(6)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(self.pool(x, edge_index)[0])  # TopKPooling is not supported | keeps all vertices
+
+
+class SparseMatrix(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        matrix = torch.sparse_coo_tensor(edge_index, torch.ones(edge_index.size(1)))  # aggregate with a layer of PyG
+        return matrix @ self.lin(x)
+
+
+class LoopsByHand(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        loops = torch.arange(x.size(0)).repeat(2, 1)
+        whole = torch.cat([edge_index, loops], dim=1)  # self-loops by torch_geometric.utils.add_self_loops
+        return scatter(self.lin(x)[whole[0]], whole[1], 0, x.size(0))
+
+
+class WithoutFeatures(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.FastRGCNConv(40, 3, num_relations=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        return self.conv(None, edge_index, edge_type)  # FastRGCNConv is called without | pass rows.weight
+
+
+class NumbersForFeatures(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.RGCNConv(40, 3, num_relations=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        return self.conv(x[:, 0].long(), edge_index, edge_type)  # RGCNConv is called without features | 'conv'
+
+
 class Undirected(Refused):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         both = torch_geometric.utils.to_undirected(edge_index)  # give undirected=True where the graph is made

@@ -18,7 +18,7 @@ from lotan.tracing.pyg.edge_tensors import EdgeTensors
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
 from lotan.tracing.pyg.meanings import Index, beside, with_rows_first
 from lotan.tracing.pyg.neighbours import NEIGHBOURS
-from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv, rgcn_conv
+from lotan.tracing.pyg.typed_layers import fast_rgcn_conv, hetero_linear, hgt_conv, rgcn_conv
 from planner.spec import INTERPOLATIONS
 
 
@@ -216,6 +216,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", "", super_gat_conv),
     Leaf("torch_geometric.nn.conv.dna_conv", "Linear", "", grouped_linear),
     Leaf("torch_geometric.nn.conv.rgcn_conv", "RGCNConv", "", rgcn_conv),
+    Leaf("torch_geometric.nn.conv.rgcn_conv", "FastRGCNConv", "", fast_rgcn_conv),
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
     Leaf("torch_geometric.nn.aggr.quantile", "QuantileAggregation", "", quantile_aggregation),
@@ -236,6 +237,13 @@ REFUSED = {
     "GPSConv": (
         "a softmax between all pairs of vertices, if it is not made with attn_type='performer'",
         "GPSConv(attn_type='performer') or TransformerConv",
+    ),
+    **dict.fromkeys(
+        ("TopKPooling", "SAGPooling", "ASAPooling", "EdgePooling", "PANPooling", "MemPooling", "ClusterPooling"),
+        (
+            "a graph of fewer vertices, which values decide",
+            "global_mean_pool(x, batch)[batch], which keeps all vertices",
+        ),
     ),
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),

@@ -59,8 +59,8 @@ NUMBER_OF_VERTICES = (
 )
 ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first, or use index_select"
 REARRANGED = (
-    "rearranges the edges; turn them round by edge_index.flip(0), and give the graph further edges where it is made, such as "
-    "undirected=True for both directions"
+    "rearranges the edges; turn them round by edge_index.flip(0), add self-loops by torch_geometric.utils.add_self_loops, and "
+    "give the graph further edges where it is made, such as undirected=True for both directions"
 )
 AGAIN = "indexes edge_index by itself; vertices meet only along the graph's own edges"
 MATRIX = "it is no sparse matrix, but a tensor of two rows; aggregate with a layer of PyG, or with torch_geometric.utils.scatter"
@@ -183,7 +183,7 @@ class EdgeMode(TorchFunctionMode):
         return NotImplemented
 
     def _advice(self, name: str) -> str:
-        if name in ("matmul", "mm", "__matmul__", "__rmatmul__", "spmm"):
+        if name in ("matmul", "mm", "__matmul__", "__rmatmul__", "spmm") or "sparse" in name:
             return MATRIX
         if name in _COUNTS:
             return NUMBER_OF_VERTICES

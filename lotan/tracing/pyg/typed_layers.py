@@ -34,6 +34,7 @@ def rgcn_conv(
     tensors: EdgeTensors, original: Any, layer: Any, x: Any, edge_index: Tensor, edge_type: Any = None
 ) -> Tensor:
     """Compute RGCNConv as its own forward does, with relations as rounds of a loop that are recorded as copies."""
+    _require_features(tensors, layer, x)
     if not isinstance(x, Tensor) or not x.is_floating_point() or edge_type is None:
         return original(layer, x, edge_index, edge_type)  # type: ignore[no-any-return]
     start = torch.zeros(x.size(0), layer.out_channels)
@@ -53,6 +54,24 @@ def rgcn_conv(
     out = repeated(of_relation, start, layer.num_relations)
     out = out if layer.root is None else out + x @ layer.root
     return out if layer.bias is None else out + layer.bias
+
+
+def fast_rgcn_conv(
+    tensors: EdgeTensors, original: Any, layer: Any, x: Any, edge_index: Tensor, edge_type: Any = None
+) -> Tensor:
+    """Compute FastRGCNConv by its own forward."""
+    _require_features(tensors, layer, x)
+    return original(layer, x, edge_index, edge_type)  # type: ignore[no-any-return]
+
+
+def _require_features(tensors: EdgeTensors, layer: Any, x: Any) -> None:
+    """Refuse a layer that is called without features, and so takes rows of its weights by the numbers of the vertices."""
+    if x is None or (isinstance(x, Tensor) and not x.is_floating_point()):
+        name = type(layer).__name__
+        raise tensors.refuse(
+            f"{name} is called without features, so it has a row of its weights for each vertex and each relation; learn a row "
+            f"for each vertex, rows = torch.nn.Embedding(num_nodes, width), make {name}(width, ...), and pass rows.weight as x"
+        )
 
 
 def han_group(
