@@ -208,8 +208,13 @@ class EdgeIndex:
 
 
 GIVE = {
-    "edge_attr": "name its columns of attributes, Graph(..., edge_features=...), or pass edge_attr= to Graph.from_arrays",
-    "edge_type": "name its column of types, Graph(..., edge_type=...), or pass edge_type= to Graph.from_arrays",
+    "edge_attr": (
+        "name its columns of attributes, Graph(..., edge_features=...) or the Param edgeFeaturesCol, or pass edge_attr= to "
+        "Graph.from_arrays"
+    ),
+    "edge_type": (
+        "name its column of types, Graph(..., edge_type=...) or the Param edgeTypeCol, or pass edge_type= to Graph.from_arrays"
+    ),
 }
 """The advice, in words, for a graph that lacks a column of edges, by the name of the column."""
 

@@ -45,7 +45,7 @@ MISSING = {
 """Columns that PyG's models take and a graph may lack, each in words."""
 
 ADVICE = {
-    "edge_weight": "name their column, Graph(..., weight=...), or pass weight= to Graph.from_arrays",
+    "edge_weight": "name their column, Graph(..., weight=...) or the Param edgeWeightCol, or pass weight= to Graph.from_arrays",
     "batch": "name it, Graph(..., batch=...), or pass batch= to Graph.from_arrays",
     **GIVE,
     **dict.fromkeys(

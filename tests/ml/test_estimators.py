@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lotan
-from lotan.errors import ConfigurationError
+from lotan.errors import ConfigurationError, ModelError
 from lotan.ml import GNNClassifier, GNNRegressor
 from lotan.ml.rows import training_rows
 from lotan.ml.tables import training_graph, whole_graph
@@ -245,6 +245,8 @@ def test_a_model_of_pyg_reads_attributes_and_types_of_edges(graph: Frames) -> No
     classifier = (
         GNNClassifier(engine="local", epochs=3, splitCol="split", **names).setEdges(edges).setModelFactory(OfPyg)
     )
+    with pytest.raises(ModelError, match=r"asks for 'edge_attr'.* the Param edgeFeaturesCol"):
+        GNNClassifier(engine="local", srcCol="from").setEdges(edges).setModelFactory(OfPyg).fit(vertices)
     model = classifier.fit(vertices)
     torch.manual_seed(0)
     options = {"src": "from", "edge_features": "how", "edge_type": "kind"}
