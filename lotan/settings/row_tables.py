@@ -49,10 +49,6 @@ def check_row_tables(config: TrainerConfig) -> None:
             "tables has learned rows that batches read and update, and in full batch an epoch reads all of them at once: leave "
             "tables out, or train with regime=lotan.MiniBatch(...)"
         )
-    if config.engine == "rows":
-        raise ConfigurationError(
-            "tables is for engines 'local' and 'blocks', but engine is 'rows': leave one of them out"
-        )
     if config.memory_limit is not None:
         raise ConfigurationError("memory_limit does not count row tables so far: leave it out, and give table_memory")
     if addresses_of(tables) and config.table_memory is not None:

@@ -230,7 +230,7 @@ def test_splits_are_three_masks_in_order_or_by_name():
         assert Graph.from_arrays(np.ones((3, 1)), [0], [1], split=split).arrays().split.tolist() == [0, 1, -1]
     for split, words in (
         ({"trian": train}, "by 'trian'"),
-        ({"train": [0, 1, 1]}, "no booleans"),
+        ({"train": [0, 1, 1]}, "expected masks of booleans"),
         ([train] * 3, "1 vertices"),
     ):
         with pytest.raises(GraphError, match=words):

@@ -215,7 +215,7 @@ REFUSED = [
     ({"tables": "host:5571"}, "expected a number of processes"),
     ({"tables": "tcp://a:1,tcp://a:1"}, "tcp://a:1 twice"),
     ({"tables": 1, "regime": lotan.FullBatch()}, "train with regime=lotan.MiniBatch"),
-    ({"tables": 1, "engine": "rows"}, "tables is for engines 'local' and 'blocks', but engine is 'rows'"),
+    ({"tables": 1, "engine": "rows"}, "runs on the engines 'local' and 'blocks', but engine is 'rows'"),
     ({"tables": 1, "memory_limit": "2g"}, "memory_limit does not count row tables so far"),
     ({"tables": 1, "asynchrony": "bounded"}, "asynchrony is 'bounded'; expected 'optimistic' or 'plain' or 'none'"),
     ({"tables": 1, "table_memory": "much"}, "table_memory is 'much'"),

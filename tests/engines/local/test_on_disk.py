@@ -335,7 +335,7 @@ def test_a_run_stays_within_the_least_limit_and_comes_to_the_same_bits(tmp_path:
     assert limited["peak"] < free["peak"]
     assert limited["graph_in_files"]
     assert not free["graph_in_files"]
-    assert "of columns and saved values lie in files" in str(limited["text"])
+    assert "of columns and saved values lie in files" in " ".join(str(limited["text"]).split())  # whose lines are short
     ours, theirs = (lotan.load(tmp_path / name).weights for name in ("limited", "free"))
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
