@@ -51,7 +51,7 @@ class Snapshot:
         after = cls.take()
         cls.own |= (after.processes - before.processes) | (after.found - before.found)
 
-    def leaks_since(self, deadline: float = 5.0) -> list[str]:
+    def leaks_since(self, deadline: float = 20.0) -> list[str]:
         """What is there beyond this snapshot, once what is on its way out has had `deadline` seconds to go."""
         end = time.monotonic() + deadline
         while leaked := self._beyond(self.take()):

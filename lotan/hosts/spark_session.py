@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -141,11 +142,23 @@ def _remove_after_java(folder: LocalFolder) -> None:
     _Started.end()
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
+        _free_no_more_objects()
         process.stdin.close()  # the end of its input tells Java to end
         with suppress(subprocess.TimeoutExpired):
             process.wait(JAVA_SECONDS)
     JavaOutput.end()
     folder.close()
+
+
+def _free_no_more_objects() -> None:
+    """End the thread in which Py4J tells Java of dead objects, which prints an error if Java ends meanwhile."""
+    for thread in threading.enumerate():
+        if isinstance(thread, FinalizerWorker):
+            sends = bool(thread.deque)  # else it sleeps, for a second at most
+            thread.deque.clear()
+            thread.deque.append(SHUTDOWN_FINALIZER_WORKER)
+            if sends:
+                thread.join(JAVA_SECONDS)
 
 
 def driver_heap(spark: SparkSession) -> int:

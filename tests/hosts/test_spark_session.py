@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import psutil
 import pytest
+from py4j.clientserver import FinalizerWorker
 
 from lotan.errors import ConfigurationError, EngineError
 from lotan.hosts import jar, java_output, spark_session
@@ -261,6 +264,27 @@ def run_alone(words, **environment):
 def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
     """Neither Java nor the Router and the workers write anything, nor does a trainer that still has Spark open at the end."""
     assert run_alone(["-c", QUIET, str(tmp_path / "graph")]).stderr == ""
+
+
+def test_java_is_told_of_no_dead_object_once_it_is_to_end():
+    """Py4J's thread would print an error if Java ended while it sends."""
+    sending, end, told = threading.Event(), threading.Event(), []
+
+    class Client:
+        def garbage_collect_object(self, number, enqueue):
+            told.append(number)
+            sending.set()
+            end.wait(10)
+
+    client = Client()
+    thread = FinalizerWorker(deque((client, number) for number in range(3)))
+    thread.daemon = True
+    thread.start()
+    assert sending.wait(10)
+    threading.Timer(0.1, end.set).start()
+    spark_session._free_no_more_objects()
+    assert not thread.is_alive()
+    assert told == [2]
 
 
 @pytest.mark.spark
