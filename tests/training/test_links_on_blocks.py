@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
@@ -24,7 +23,7 @@ from lotan.hosts.jar import JAR
 from lotan.links import memory, pairs
 from lotan.results.run import Run
 from tests.links.graphs import WIDTH, columns
-from tests.training.test_mini_batches_on_blocks import FaultyTask, in_spark
+from tests.training.test_mini_batches_on_blocks import FaultyTask, in_spark, victims
 from tests.training.test_mini_batches_on_blocks import tables as of_labels
 
 needs_spark = [
@@ -321,7 +320,7 @@ class TestOnSpark:
         graph = in_spark(spark, tables())
         straight = fit(graph, Embedded)
         steps = straight.report["mini_batches"]["batches"] // 2
-        given = {"marks": str(tmp_path), "kind": "worker", "batch": steps + 2, "parent": os.getpid()}
+        given = {"marks": str(tmp_path), "kind": "worker", "batch": steps + 2, **victims()}
         monkeypatch.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
         disturbed = fit(graph, Embedded)
         assert (tmp_path / "worker").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tests.training.test_checkpoints_within_epochs import dying_after
 from tests.training.test_learned_rows_by_type import data_of, embedded, tables
 from tests.training.test_learned_rows_on_blocks import refuse_collection
 from tests.training.test_mini_batches import figures
-from tests.training.test_mini_batches_on_blocks import FaultyTask
+from tests.training.test_mini_batches_on_blocks import FaultyTask, victims
 
 pytestmark = [
     pytest.mark.spark,
@@ -111,7 +110,7 @@ def test_a_killed_worker_and_a_resumed_epoch_change_no_bit(
     steps = straight.report["mini_batches"]["batches"] // 2
     assert steps > 2
     with monkeypatch.context() as patched:
-        given = {"marks": str(tmp_path), "kind": "worker", "batch": steps + 1, "parent": os.getpid()}
+        given = {"marks": str(tmp_path), "kind": "worker", "batch": steps + 1, **victims()}
         patched.setattr(on_spark, "SendTask", partial(FaultyTask, **given))
         disturbed = fit(embedded(), graph, **options, checkpoint_dir=tmp_path / "disturbed")
     assert (tmp_path / "worker").exists()
