@@ -50,7 +50,7 @@ def linked(spark: SparkSession, folder: Path, **options: Any) -> lotan.results.r
 @pytest.mark.parametrize(
     ("train", "asynchrony"),
     [
-        (classified, "optimistic"),
+        pytest.param(classified, "optimistic", marks=pytest.mark.nightly),  # by day with links
         pytest.param(classified, "none", marks=pytest.mark.nightly),
         (linked, "optimistic"),
         pytest.param(linked, "none", marks=pytest.mark.nightly),
@@ -69,6 +69,7 @@ def test_rows_in_tables_train_as_rows_in_the_trainer(
     assert (repaired[-1] > 0) == (asynchrony == "optimistic")
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.chaos
 def test_a_killed_table_changes_no_bit(
     spark: SparkSession, tmp_path: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
