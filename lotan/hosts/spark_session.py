@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +143,7 @@ def _remove_after_java(folder: LocalFolder) -> None:
     _Started.end()
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
-        _free_no_more_objects()
+        _free_no_more_objects(threading.enumerate())
         process.stdin.close()  # the end of its input tells Java to end
         with suppress(subprocess.TimeoutExpired):
             process.wait(JAVA_SECONDS)
@@ -150,9 +151,9 @@ def _remove_after_java(folder: LocalFolder) -> None:
     folder.close()
 
 
-def _free_no_more_objects() -> None:
-    """End the thread in which Py4J tells Java of dead objects, which prints an error if Java ends meanwhile."""
-    for thread in threading.enumerate():
+def _free_no_more_objects(threads: Iterable[threading.Thread]) -> None:
+    """End those threads in which Py4J tells Java of dead objects, which print an error if Java ends meanwhile."""
+    for thread in threads:
         if isinstance(thread, FinalizerWorker):
             sends = bool(thread.deque)  # else it sleeps, for a second at most
             thread.deque.clear()

@@ -282,7 +282,7 @@ def test_java_is_told_of_no_dead_object_once_it_is_to_end():
     thread.start()
     assert sending.wait(10)
     threading.Timer(0.1, end.set).start()
-    spark_session._free_no_more_objects()
+    spark_session._free_no_more_objects([threading.current_thread(), thread])  # and not that of the suite's Spark
     assert not thread.is_alive()
     assert told == [2]
 
