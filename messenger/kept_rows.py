@@ -102,7 +102,7 @@ class _Table:
     def __init__(self, layout: Layout, budget: int) -> None:
         self.layout = layout
         row = {name: np.empty((0, *shape), dtype) for name, dtype, shape in layout}
-        self._row_bytes = sum(one.itemsize * int(np.prod(one.shape[1:])) for one in row.values()) + INDEX_BYTES
+        self._row_bytes = row_bytes(row) + INDEX_BYTES
         self._capacity = budget // self._row_bytes
         self._next = 0  # the place of the next row
         self._allocated = 0  # places that there is memory for

@@ -24,7 +24,7 @@ from lotan.graph.file_tables import open_table, read_rows
 from lotan.graph.given_arrays import attributes_of
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.places import ARROW_FORMATS, Place, is_uri, place_of
-from lotan.graph.splits import UNKNOWN, codes_of_numbers, codes_of_texts
+from lotan.graph.splits import UNKNOWN, codes_of
 from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS
 from planner.statistics import Statistics
@@ -270,7 +270,7 @@ def _named_splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> np
     if given.shape != (count,) or given.dtype.kind not in "iufSU":
         raise ValueError(f"split is of type {given.dtype} and shape {given.shape}, not {count} names of splits")
     texts = np.char.decode(given.astype(np.bytes_), "utf-8", "replace") if given.dtype.kind == "S" else given
-    codes = codes_of_texts(texts.astype(object)) if texts.dtype.kind == "U" else codes_of_numbers(texts)
+    codes = codes_of(texts)
     if (codes == UNKNOWN).any():
         raise ValueError(
             f"split holds {texts[codes == UNKNOWN][0].item()!r}; a split is one of {', '.join(map(repr, SPLITS))}, or '' for "

@@ -19,7 +19,7 @@ from lotan.graph.faults import oversized
 from lotan.graph.given_ends import edge_ends
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.given_tables import as_numpy
-from lotan.graph.splits import UNKNOWN, by_split, codes_of_masks, codes_of_numbers, codes_of_texts
+from lotan.graph.splits import UNKNOWN, by_split, codes_of, codes_of_masks
 from planner.spec import SPLITS
 
 Array = npt.NDArray[np.generic]
@@ -246,7 +246,7 @@ def _is_mask(array: Array) -> bool:
 
 
 def _split(split: Array, name: str = "split") -> npt.NDArray[np.int8]:
-    codes = codes_of_texts(split.astype(object)) if split.dtype.kind in "UO" else codes_of_numbers(split)
+    codes = codes_of(split)
     if (codes == UNKNOWN).any():
         example = split[codes == UNKNOWN][0]
         raise GraphError(

@@ -47,6 +47,11 @@ def by_split(given: Mapping[Any, T]) -> dict[int, T] | None:
     return found if fits else None
 
 
+def codes_of(given: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
+    """Return the numbers of splits that are given as texts or as numbers, int8 [vertices]."""
+    return codes_of_texts(given.astype(object)) if given.dtype.kind in "UO" else codes_of_numbers(given)
+
+
 def codes_of_texts(texts: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
     """Return the numbers of splits, int8 [vertices]. None counts as no split."""
     known = {text: -1 if text is None else code_of(text) for text in set(texts.tolist())}

@@ -194,7 +194,10 @@ def _redirected(*args: Any, **kwargs: Any) -> Any:
 
 
 REDIRECTED: dict[str, Callable[..., Any]] = {}
-"""What is called in place of functions of PyG, by their full names. Other threads may call it for a moment after a trace."""
+"""The functions that are called in place of those of PyG, by the full names of these.
+
+Other threads may call one for a moment after a trace.
+"""
 
 
 class _Patch:

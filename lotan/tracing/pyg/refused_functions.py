@@ -26,6 +26,7 @@ _PAIRS = (
 _CHOOSES = (
     "takes values of self-loops by their vertices; sum them by scatter, with the mask edge_index[0] == edge_index[1]"
 )
+_RANKS = "computes walks on the whole graph; use APPNP, or compute it before training as weights"
 _WALKS = "draws walks along the edges; drop single edges by dropout_edge"
 _MASKS = (
     "with mode='col', its default, draws one number for each column, which all vertices share; random numbers belong to rows: "
@@ -57,10 +58,7 @@ REFUSED_FUNCTIONS = {
     (f"{_UTILS}.sparse", "to_torch_sparse_tensor"): _MATRIX,
     (f"{_UTILS}.convert", "to_scipy_sparse_matrix"): _MATRIX,
     (f"{_UTILS}._spmm", "spmm"): _MATRIX,
-    (
-        f"{_UTILS}.ppr",
-        "get_ppr",
-    ): "computes walks on the whole graph; use APPNP, or compute it before training as weights",
+    (f"{_UTILS}.ppr", "get_ppr"): _RANKS,
     (f"{_UTILS}.augmentation", "add_random_edge"): _ADDS,
     (f"{_UTILS}._negative_sampling", "negative_sampling"): _PAIRS,
     (f"{_UTILS}._negative_sampling", "batched_negative_sampling"): _PAIRS,
