@@ -64,7 +64,9 @@ class Loaded:
         return found
 
 
-@pytest.fixture(scope="module", params=[(1, True), (4, False)], ids=["1-string", "4-long"])
+@pytest.fixture(
+    scope="module", params=[pytest.param((1, True), marks=pytest.mark.nightly), (4, False)], ids=["1-string", "4-long"]
+)
 def loaded(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Loaded]:
     partitions, strings = request.param
     before = held(spark)

@@ -245,7 +245,7 @@ def test_blocks_equal_autograd_with_few_training_vertices(spark):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "partitions"), at_night(ON_ROWS, unless=[("deep", 4)]))
+@pytest.mark.parametrize(("name", "partitions"), at_night(ON_ROWS, unless=[]))
 def test_rows_equal_autograd(spark, name, partitions):
     check(name, sample(partitions), engine="rows", partitions=partitions, chunk_rows=4, steps=2)
 

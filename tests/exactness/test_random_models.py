@@ -1,6 +1,6 @@
 """Whatever rules are off, random models on random graphs have the losses, gradients and evaluations of plain autograd.
 
-Without a setting, each test draws 30 models, the same ones every time, and three cases of each: a graph and rules left out.
+Without a setting, each test draws 20 models, the same ones every time, and three cases of each: a graph and rules left out.
 
 LOTAN_EXAMPLES=5000 pytest tests/exactness/test_random_models.py    as many models in each test, other ones every time
 python -m tests.exactness.offline --cases 20000                     the same, more graphs for each model: faster
@@ -37,7 +37,7 @@ from tests.exactness.steps import assert_equal, tensors, train
 
 pytestmark = pytest.mark.thorough
 
-EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "20"))
 GRAPHS = 3  # for each model: most of a case is tracing
 TOLERANCE = 1e-4  # of the largest number of a tensor: float32 over up to eight layers, three steps
 CANCELLED = 1e-3  # the same for gradients whose terms cancel: the greatest errors in 41,000 cases were 7e-4 and 2.6e-4

@@ -297,6 +297,24 @@ PYTHON = {
         "state.best_weights = dict(self._kept)",
         ("test_trainer.py",),
     ),
+    "batches stay the same after the elbow": Fault(
+        LOTAN,
+        "return 1 if fixed and elbow(state.history, state.stopping.monitor) is None else epoch",
+        "return 1 if fixed else epoch",
+        ("training/test_fixed_batches.py",),
+    ),
+    "running statistics keep nothing of the step before": Fault(
+        LOTAN,
+        "buffer.copy_((1 - factor) * buffer.double() + factor * new.view_as(buffer))",
+        "buffer.copy_(new.view_as(buffer))",
+        ("training/test_batch_norm.py",),
+    ),
+    "predictions in Spark have ids of another type": Fault(
+        LOTAN,
+        """schema = f"id {id_type}, prediction {'string' if classes else PREDICTION[task]}\"""",
+        """schema = f"id bigint, prediction {'string' if classes else PREDICTION[task]}\"""",
+        ("training/test_trainer_blocks.py",),
+    ),
     "a checkpoint of another run is taken": Fault(
         LOTAN, "_check_identity(path, checkpoint.identity, identity)", "pass", ("test_checkpoint.py",)
     ),

@@ -17,7 +17,6 @@ from tests.conftest import ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 WITH_SPARK = ("01_first_model", "05_spark_ml", "06_model_of_pyg")
-BY_DAY = ("01_first_model",)
 LARGEST = 1_000_000  # bytes of a notebook with its outputs
 FAR_OFF = 5.0  # times that a measured figure is off its estimate: of a machine that was busy elsewhere
 
@@ -83,15 +82,8 @@ def test_notebook(path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=() if path.stem in BY_DAY else pytest.mark.nightly)
-        for path in NOTEBOOKS
-        if path.stem in WITH_SPARK
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem in WITH_SPARK], ids=lambda path: path.stem)
 def test_notebook_on_spark(path: Path, spark: SparkSession) -> None:
     """In the suite's session, which is the one that a notebook finds."""
     run_all(path)

@@ -31,7 +31,7 @@ WORKS = tuple(name for name, example in EXAMPLES.items() if f"| `{example.constr
 FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANConv", "CGConv")
 """The layers with a bias whose true gradient is 0. Adam would make steps of its rounding errors."""
 
-ON_BLOCKS = ("GATv2Conv", "PNAConv", "RGCNConv")
+ON_BLOCKS = ("GATv2Conv", "PNAConv")
 
 SINGLE_LOOPS = ("PDNConv",)
 """The layers that compute values of self-loops. PyG gives all self-loops of a vertex the gradient of the one it keeps."""

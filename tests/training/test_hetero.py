@@ -236,6 +236,7 @@ def test_means_and_maxima_collect_nothing() -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["HeteroConv"])
+@pytest.mark.nightly  # by day on tables of Spark, below
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
 

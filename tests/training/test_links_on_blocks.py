@@ -145,6 +145,7 @@ class TestOnSpark:
         local = fit(lotan.Graph(*given), encoder, engine="local")
         assert_equal_local(fit(in_spark(spark, given), encoder), local)
 
+    @pytest.mark.nightly  # by day in a full batch
     def test_learned_rows_under_rgcn_equal_local(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         vertices, edges = tables(texts=True)
         given = vertices[["id"]], edges

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-BY_DAY = [("labels", "blocks"), ("targets", "blocks")]
+BY_DAY = [("labels", "blocks")]
 
 
 @pytest.mark.parametrize(("kind", "engine"), at_night(product(CASES, ENGINES), unless=BY_DAY))

@@ -112,6 +112,7 @@ def test_batches_on_blocks_equal_those_in_one_process(straight: tuple[lotan.Grap
     assert all(run.report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
 
 
+@pytest.mark.nightly  # by day on local
 def test_batches_that_are_fixed_are_drawn_once_until_the_elbow(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ class Normalised(torch.nn.Module):
         return self.rest(self.norm(x), edge_index)
 
 
+@pytest.mark.nightly  # by day on local
 def test_statistics_of_a_batch_are_those_of_its_rows(spark: SparkSession) -> None:
     """Running statistics are compared as weights are."""
     given, regime = tables(weighted=False), lotan.MiniBatch(7, (3, "all"), seed=4)

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("ids", [pytest.param("int", marks=pytest.mark.nightly), "string"])
+@pytest.mark.parametrize("ids", ["int", pytest.param("string", marks=pytest.mark.nightly)])
 def test_auto_is_blocks_and_equals_local(spark: SparkSession, ids: str) -> None:
     run, local = _fit(_in_spark(spark, ids), engine="auto"), _fit(lotan.Graph(*_tables(ids)), engine="local")
     assert run.report["engine"] == "blocks"
@@ -33,6 +33,7 @@ def test_auto_is_blocks_and_equals_local(spark: SparkSession, ids: str) -> None:
     predicted, expected = run.predict(), local.predict()
     try:
         assert isinstance(predicted, DataFrame)
+        assert predicted.schema["id"].dataType.simpleString() == ids
         rows = predicted.toPandas().sort_values("id", ignore_index=True)
     finally:
         predicted.unpersist()

@@ -88,6 +88,7 @@ def test_twice_the_same_bits(spark: SparkSession, trained: Run) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.nightly  # by day on blocks
 def test_predictions_are_a_spark_frame_with_the_ids_as_given(spark: SparkSession, tmp_path: Path) -> None:
     ids = "string"  # integers: see test_other_tasks_equal_local
     graph = _in_spark(spark, ids)

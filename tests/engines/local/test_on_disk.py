@@ -317,7 +317,7 @@ def train_within(folder: str, limit: str) -> None:
 
 
 def within(folder: Path, limit: str) -> dict[str, object]:
-    lotan.datasets.generate(60_000, 300_000, width=64, classes=8).save(f"{folder}-graph")
+    lotan.datasets.generate(30_000, 150_000, width=64, classes=8).save(f"{folder}-graph")
     program = f"from tests.engines.local.test_on_disk import train_within; train_within({str(folder)!r}, {limit!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
