@@ -39,6 +39,8 @@ INTERRUPTED = "cancellation of all jobs"
 
 _CANCELLED = re.compile(r"Job \d+ cancelled[^\n]*")
 """Spark's words for a job that somebody has cancelled, in the UI or by its group. It is not tried again."""
+_ROWS_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+"""Spark's name for the loss of rows that no lineage can compute again, such as learned ones."""
 _PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
 
@@ -73,6 +75,11 @@ def force(
             if cancelled := _CANCELLED.search(str(error)):
                 raise EngineError(
                     f"{description}: {cancelled[0].strip()}. With a checkpoint_dir, resume goes on from the last epoch"
+                ) from None
+            if _ROWS_LOST in str(error):
+                raise EngineError(
+                    f"{description}: learned rows are gone with the executors that had them. With a checkpoint_dir, resume "
+                    "goes on from the last epoch"
                 ) from None
             reason, hopeless = _reason(str(error))
             if hopeless or attempt == attempts:

@@ -214,6 +214,14 @@ class Engine(Observed, ABC):
         """Hand in the gradient of learned rows, which `finish` returns with those of other parameters."""
         raise EngineError(f"the {self.traits.name} engine reads no learned rows: plan with its own abilities")
 
+    def keep_rows(self, rows: Mapping[str, torch.Tensor]) -> None:
+        """Let learned rows lie where their vertices are, instead of bringing them there in each pass.
+
+        Args:
+            rows: The rows by the names of their parameters, in the order of ids.
+        """
+        raise EngineError(f"the {self.traits.name} engine keeps no learned rows: plan with its own abilities")
+
     @abstractmethod
     def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Handle:
         """Reduce a column over all vertices, and give every vertex the result; `columns` has all columns that it reads."""

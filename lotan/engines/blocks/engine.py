@@ -18,6 +18,7 @@ from lotan.engines.action import force, free_java_objects, name_operator, named_
 from lotan.engines.base import Closable, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
+from lotan.engines.blocks.kept_rows import KeptRows
 from lotan.engines.blocks.learned import RowsByPlace
 from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.naming import named
@@ -126,6 +127,7 @@ class BlocksEngine(Engine):
         self._laid_out = 0  # number of partitions
         self._unfreed = 0  # bytes of rows that were sent to Spark since Java's objects were freed
         self._rows: RowsByPlace | None = None  # the way of learned rows between this process and the graph
+        self._kept_rows: KeptRows | None = None
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
@@ -147,6 +149,7 @@ class BlocksEngine(Engine):
         with named_jobs(self.context, "loading the graph in blocks"):
             self._loaded = load_blocks(self._facade, self.session, graph, plan, partitions, self.settings.chunk_rows)
         self._rows = RowsByPlace(self._facade, self.session, self._loaded.blocks, graph)
+        self._kept_rows = KeptRows(self._facade, self._loaded.blocks, self._rows, self._force)
         self._commits = Commits(self.link, plan, self.settings.chunk_rows)
         self._take(plan)
         free_java_objects()
@@ -206,6 +209,12 @@ class BlocksEngine(Engine):
     def _by_place(self) -> RowsByPlace:
         assert self._rows is not None, "no graph is loaded"
         return self._rows
+
+    @property
+    def kept_rows(self) -> KeptRows:
+        """The learned rows that lie in Spark, if some do."""
+        assert self._kept_rows is not None, "no graph is loaded"
+        return self._kept_rows
 
     @property
     def _run(self) -> Commits:
@@ -314,11 +323,20 @@ class BlocksEngine(Engine):
 
     @named
     def learned_rows(self, step: LearnedRowsStep) -> Column:
-        """Send the rows of a parameter from this process to their vertices."""
+        """Send the rows of a parameter from this process to their vertices, unless they are there."""
+        if step.parameter in self.kept_rows:
+            kept = self.kept_rows.column(step.parameter, step.within)
+            self._keep(kept, [step.output.name])
+            return Column(kept, step.output.width)
         rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
         attached = self._sent(rows, step.within, step.of_type)
         self._keep(attached, [step.output.name])
         return Column(attached, step.output.width)
+
+    def keep_rows(self, rows: Mapping[str, Tensor]) -> None:
+        """Let learned rows lie in Spark, with no state of an optimizer."""
+        for name, one in rows.items():
+            self.kept_rows.put(name, one, [])
 
     def _sent(self, rows: np.ndarray, within: int | None, of_type: OfType | None = None) -> Any:
         if self._unfreed > UNFREED_BYTES:
@@ -349,7 +367,14 @@ class BlocksEngine(Engine):
         return Column(gradient, step.output.width)
 
     def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Column) -> None:
-        """Note a gradient that `finish` brings to this process. It stays an end of the lineage, which is computed before."""
+        """Note a gradient that `finish` brings to this process. It stays an end of the lineage, which is computed before.
+
+        The gradient of rows that lie in Spark stays there, until the optimizer's step.
+        """
+        if step.parameter in self.kept_rows:
+            taken = self.kept_rows.take(step.parameter, self._read(gradient))
+            self._now.ends[id(taken)] = taken
+            return
         self._now.handed_in[step.parameter] = step, gradient
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
@@ -467,8 +492,9 @@ class BlocksEngine(Engine):
         columns = {name: Column(one.rows, one.width) for name, one in kept.items()}
         return replace(outcome, gradients={**outcome.gradients, **of_rows}, columns=columns)
 
-    def _force(self, action: Callable[[], None]) -> None:
-        force(self.context, action, str(self._run), self.settings.attempts, self.settings.stall_seconds)
+    def _force(self, action: Callable[[], None], said: str | None = None) -> None:
+        """Run an action of Spark: that of the pass, or one with another description."""
+        force(self.context, action, said or str(self._run), self.settings.attempts, self.settings.stall_seconds)
 
     def read(self, handle: Column) -> DataFrame:
         """Return a kept column as a DataFrame of id and values (array<float>)."""
@@ -499,7 +525,9 @@ class BlocksEngine(Engine):
 
     def _unload(self) -> None:
         self._release_hoisted()
-        self._rows = None
+        if self._kept_rows is not None:
+            self._kept_rows.close()
+        self._rows = self._kept_rows = None
         loaded, self._loaded = self._loaded, None
         commits, self._commits = self._commits, None
         if loaded is not None:

@@ -390,6 +390,35 @@ object Facade {
   def attach(graph: LoadedGraph, table: DataFrame, width: Int, within: Int): RDD[Rows] =
     Attached(graph.blocks, table, width, within)
 
+  /** Puts learned rows beside the state that an optimizer has of them (`RowUpdate.beside`), lazily. */
+  def rowsWithState(rows: RDD[Rows], state: util.List[RDD[Rows]]): RDD[Array[Rows]] =
+    RowUpdate.beside(rows, state.asScala.toSeq)
+
+  /** Returns rows as others, each number the same, lazily. */
+  def filledRows(like: RDD[Rows], value: Double): RDD[Rows] =
+    like.map(rows => new Rows(rows.width, Array.fill(rows.values.length)(value.toFloat)))
+
+  /** Does one step of an optimizer on learned rows (`RowUpdate`), lazily. */
+  def updateRows(
+      kept: RDD[Array[Rows]],
+      gradient: RDD[Array[Rows]],
+      optimizer: String,
+      numbers: util.Map[String, _]
+  ): RDD[Array[Rows]] = RowUpdate.run(RowUpdate(optimizer, numbers), kept, gradient.map(_.head))
+
+  /** Returns one part of learned rows with their state, up to a level; part 0 is the rows (`RowUpdate.part`). */
+  def partOfRows(graph: LoadedGraph, kept: RDD[Array[Rows]], place: Int, within: Int): RDD[Rows] =
+    RowUpdate.part(graph.blocks, kept, place, within)
+
+  /** Returns the sum of squares of a gradient that is kept, by one job (`RowUpdate.squares`). */
+  def squares(gradient: RDD[Array[Rows]]): Double = RowUpdate.squares(gradient.map(_.head))
+
+  /** Persists what no lineage can compute again, from its first use until `release`. Of executors, two have a copy each. */
+  def keep(kept: RDD[Array[Rows]]): Unit = {
+    val alone = kept.sparkContext.isLocal
+    val _ = kept.persist(if (alone) StorageLevel.MEMORY_AND_DISK else StorageLevel.MEMORY_AND_DISK_2).localCheckpoint()
+  }
+
   /** Unpersists an RDD, and deletes its files. */
   def release(column: RDD[_]): Unit = {
     val _ = column.unpersist(blocking = false)
