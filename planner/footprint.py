@@ -49,6 +49,11 @@ KEY_BYTES = 8  # bytes of a vertex's row key
 UNFREED_BYTES = 32 << 20  # of rows that the driver sent in earlier passes, and that its JVM has not freed yet
 # copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
 LEARNED_COPIES = 5
+MODEL_COPIES = (
+    3  # of them, those in the driver's process if the others lie in Spark: the model's, the best and the result
+)
+# copies of learned rows in Spark: before and after a step, each with two parts of a state, the best ones, and a gradient
+SPARK_COPIES = 8
 SPARSE_BYTES = 16  # bytes of a non-zero feature: the number with its place, by row and by column
 BLOCKS_IN_TURN = (
     3  # blocks of a task whose sums read other partitions one at a time: its own, its edges both ways again
@@ -104,7 +109,8 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
             in_memory=DRIVER_BYTES + int(MOST_GAPS * total),
             on_disk=local_columns(plan, statistics) + _kept_in_chunks(plan, statistics) + graph_on_disk(statistics),
         )
-    of_rows = _learned_held(plan, statistics)  # in the process of the driver
+    copies = MODEL_COPIES if layout.rows_in_spark and not layout.rows_in_checkpoints else LEARNED_COPIES
+    of_rows = _learned_held(plan, statistics, copies)  # in the process of the driver
     fixed = fixed_bytes(layout.crew) + of_rows
     columns = held(plan, statistics)
     # Columns pass through the shared memory of tasks, one chunk at a time.
@@ -113,7 +119,8 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved) + of_rows)
     needed = in_hand(plan, statistics, layout) + _rows_sent(plan, statistics)
-    heap = int(GARBAGE * (needed + columns))
+    kept = _learned_held(plan, statistics, SPARK_COPIES) if layout.rows_in_spark else 0
+    heap = int(GARBAGE * (needed + columns + kept))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved) + of_rows
     return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn)
@@ -129,9 +136,9 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     return graph + columns + kept + scratch + turned + _learned_held(plan, statistics)
 
 
-def _learned_held(plan: Plan, statistics: Statistics) -> int:
+def _learned_held(plan: Plan, statistics: Statistics, copies: int = LEARNED_COPIES) -> int:
     """Return the bytes of all copies of learned rows. The plan of a batch does not count those of the whole graph again."""
-    return 0 if statistics.sampled else LEARNED_COPIES * learned_bytes(plan, statistics)
+    return 0 if statistics.sampled else copies * learned_bytes(plan, statistics)
 
 
 def _rows_sent(plan: Plan, statistics: Statistics) -> int:

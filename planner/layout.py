@@ -19,6 +19,8 @@ class Layout:
     shuffled: bool = False  # True if partitions lie in several JVMs
     within: int | None = None  # bytes of a process some of whose columns lie in files; None: none does
     in_turn: bool = False  # True if sums over edges read other partitions one at a time, in one JVM
+    rows_in_spark: bool = False  # True if learned rows lie in Spark, with the state of their optimizer
+    rows_in_checkpoints: bool = False  # True if such rows come to the driver for checkpoints
 
     @property
     def workers(self) -> int:

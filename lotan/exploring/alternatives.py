@@ -13,6 +13,7 @@ from lotan.engines.choice import ENGINES
 from lotan.memory.limit import MORE_PARTITIONS, MemoryLimit
 from lotan.planning import cost_cache
 from lotan.planning.job import Job
+from lotan.planning.learned import rows_in_spark
 from lotan.planning.prepare import session_master
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
@@ -132,7 +133,8 @@ def variants(
         engine: The name of the engine.
         known: The known costs; None: those of this machine.
     """
-    pricing = priced(ENGINES[engine], config, known or cost_cache.load(), session_master(job.graph, config))
+    master, in_spark = session_master(job.graph, config), rows_in_spark(config, job.train, job.statistics.vertices)
+    pricing = priced(ENGINES[engine], config, known or cost_cache.load(), master, in_spark)
     options = replace(job.planned.options, pricing=pricing)
     first = job.planned.with_options(options)
     yield first, Asked(engine)
@@ -147,10 +149,11 @@ def variants(
 def _alternative(
     job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, asked: Asked, beside: Plan
 ) -> Alternative:
-    plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config)
+    in_spark = rows_in_spark(config, job.train, job.statistics.vertices)
+    plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config, in_spark)
     needs = limit.needs(traits, plan, job.statistics, config.partitions)
     below = limit.bytes if job.batch is None and job.scored is None else None
-    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config)), needs, below)
+    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config), in_spark), needs, below)
     passes = plan.epoch(config.eval_every == 1)
     chosen = traits.name == job.engine.name and asked.alone
     return Alternative(

@@ -89,6 +89,8 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
     walks = {name: there[name] for name in TITLES if there[name]}
     with MemoryWatch() as watch, closing(open_engine(job.needs(config), job.graph, config)) as engine:
         engine.load(job.graph, job.plan)
+        if job.rows_in_spark:
+            engine.keep_rows({name: weights[name] for name in job.train.learned})
         bench = _Bench(engine, job, weights, config.seed)
         bench.seconds(walks["epoch"], EPOCHS)  # seconds of fresh memory and of compilers do not count
         taken, moved = {}, {}

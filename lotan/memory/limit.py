@@ -49,16 +49,19 @@ class MemoryLimit:
     chunk_rows: int | None = None  # vertices that a stage processes at a time; None: not given
     one_jvm: bool = True  # False if the master of Spark is a cluster
     rows: int | None = None  # bytes for each worker of rows of mini-batches, however they come; None: not given
+    rows_in_spark: bool = False  # True if learned rows lie in Spark on blocks
+    checkpoints: bool = False  # True if the run writes checkpoints
 
     @classmethod
-    def of(cls, config: TrainerConfig) -> MemoryLimit:
-        """Return the limit of a configuration."""
+    def of(cls, config: TrainerConfig, rows_in_spark: bool = False) -> MemoryLimit:
+        """Return the limit of a configuration, for a run whose learned rows lie in Spark on blocks, or do not."""
         limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
         saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
         workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
         rows = None if config.worker_rows is None else byte_count("worker_rows", config.worker_rows, 0)
         crew, one_jvm = Crew(workers, _tasks(config.master)), _in_one_jvm(config.master)
-        return cls(limit, crew, saved, config.chunk_rows, one_jvm, rows)
+        checkpoints = config.checkpoint_dir is not None
+        return cls(limit, crew, saved, config.chunk_rows, one_jvm, rows, rows_in_spark, checkpoints)
 
     @property
     def shares(self) -> Shares | None:
@@ -91,7 +94,9 @@ class MemoryLimit:
         """Return how an engine would divide a job between processes and partitions."""
         crew = replace(self.crew, spark_python=traits.python_tasks)
         cores = torch.get_num_threads() if traits.in_process else os.cpu_count() or 1
-        return Layout(crew, partitions or crew.tasks, self.saved, cores, self.chunk_rows)
+        rows_there = self.rows_in_spark and "learned_rows" in traits.abilities and not traits.in_process
+        of_rows = {"rows_in_spark": rows_there, "rows_in_checkpoints": rows_there and self.checkpoints}
+        return Layout(crew, partitions or crew.tasks, self.saved, cores, self.chunk_rows, **of_rows)
 
     def peak(self, needs: Footprint) -> int:
         """Return the estimated peak bytes of a job, which is at most the limit."""

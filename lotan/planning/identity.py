@@ -61,6 +61,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["loss"] = _digest_of(job.loss.form)
     if job.loss.shown is not None:
         settings["label_rate"] = repr(job.loss.shown)
+    if job.rows_in_spark:
+        settings["learned rows"] = "in Spark"  # whose last bits may differ from those of torch
     if job.partitions is not None:
         settings["partitions"] = f"at least {job.partitions}, for the memory limit"
     return {

@@ -71,6 +71,11 @@ class Job:
         return self.batch or self.planned
 
     @property
+    def rows_in_spark(self) -> bool:
+        """True if learned rows lie in Spark, with the state of their optimizer."""
+        return self.planned.options.pricing.layout.rows_in_spark
+
+    @property
     def both(self) -> bool:
         """True if batches have out-edges too, see `planner.regime.Sampling`."""
         sampling = self.planned.options.sampling
@@ -119,7 +124,7 @@ class Job:
         if self.stored is not None:
             return self.stored.footprint
         partitions = self.partitions or config.partitions
-        limit = MemoryLimit.of(config)
+        limit = MemoryLimit.of(config, self.rows_in_spark)
         found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
         if self.batch is not None:
             # a worker runs a batch as the local engine does

@@ -15,7 +15,10 @@ from lotan.graph.graph import Graph
 from lotan.graph.row_keys import vertex_keys
 from lotan.nn.learned_features import LearnedFeatures
 from lotan.settings.config import TrainerConfig
+from lotan.settings.regimes import MiniBatch
+from lotan.settings.row_steps import has_row_step
 from lotan.settings.row_tables import addresses_of
+from lotan.settings.tasks import LinkPrediction
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.tracing import may_have_rows
 from lotan.tracing.learned import type_of
@@ -23,6 +26,9 @@ from planner.spec import Spec
 
 SHOWN = 3
 """The ids that an error names."""
+
+LEAST_IN_SPARK = 64 << 20
+"""The bytes of learned rows from which on they lie in Spark. For fewer, the jobs of a step take longer than the way here."""
 
 
 def draw_rows(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> None:
@@ -132,12 +138,37 @@ def check_learned_rows(config: TrainerConfig, spec: Spec) -> None:
         check_engine_of_rows(config, next(iter(spec.learned)))
 
 
-def place_of_rows(config: TrainerConfig, spec: Spec) -> dict[str, str]:
+def rows_in_spark(config: TrainerConfig, spec: Spec, vertices: int) -> bool:
+    """Return True if learned rows lie in Spark on the blocks engine, with the state of their optimizer.
+
+    They lie in this process if they are few, in mini-batches, in graphs of several types, where this process scores links
+    or computes a penalty, and where their optimizer is not among those of `lotan.settings.row_steps`.
+
+    Args:
+        config: The settings of the run.
+        spec: The traced model.
+        vertices: The number of vertices.
+    """
+    few = 4 * vertices * sum(spec.learned.values()) < LEAST_IN_SPARK
+    read_here = isinstance(config.regime, MiniBatch) or isinstance(config.task, LinkPrediction)
+    if not spec.learned or few or read_here or spec.vertex_types is not None or config.penalty is not None:
+        return False
+    return has_row_step(config.optimizer)
+
+
+def place_of_rows(config: TrainerConfig, spec: Spec, in_spark: bool = False) -> dict[str, str]:
     """Return the place of learned rows in words, as an option of a plan; nothing if they are in this process.
+
+    Args:
+        config: The settings of the run.
+        spec: The traced model.
+        in_spark: True if they lie in Spark.
 
     Raises:
         ConfigurationError: If there are row tables, and the model has no learned rows.
     """
+    if in_spark:
+        return {"learned_in": "in Spark, with the state of their optimizer"}
     if config.tables is None:
         return {}
     if not spec.learned:

@@ -31,7 +31,7 @@ from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.batches import sampling_notes, sampling_of, with_batches
 from lotan.planning.job import Job
-from lotan.planning.learned import check_learned_rows, draw_rows, place_of_rows
+from lotan.planning.learned import check_learned_rows, draw_rows, place_of_rows, rows_in_spark
 from lotan.planning.losses import loss_of
 from lotan.planning.models import (
     check_statistics,
@@ -62,7 +62,9 @@ Found = TypeVar("Found")
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
-def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int = 1) -> Job:
+def prepare(
+    model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int | None = None
+) -> Job:
     """Trace the model, let Spark open files that it should read, check the graph and plan the epoch.
 
     Args:
@@ -70,7 +72,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         graph: The graph to train on.
         config: The settings of the run.
         opened: The stack that closes what the job has opened.
-        models: The number of such models that may train together, which sizes Spark's heap.
+        models: The number of such models that may train together, which sizes Spark's heap; None: it trains alone.
 
     Raises:
         GraphError: If the graph cannot be trained on.
@@ -83,8 +85,9 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     width = model_width(model, graph)
     train, evaluate = traced(model, width, graph, config)
     check_learned_rows(config, train)
-    expected = foreseen(train, evaluate, graph, config)
-    graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
+    alone = models is None
+    expected = foreseen(train, evaluate, graph, config, alone)
+    graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models or 1)))
     graph = graph.for_task(asked)
     if train.sees_labels:
         graph, width = with_seen_labels(graph), train.width
@@ -100,12 +103,13 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     if train.sees_labels:
         loss = replace(loss, shown=config.label_rate)
     sampling = sampling_of(train, graph, config)
-    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling)
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling, alone=alone)
     weights = graph.names.weight_words(graph.statistics.weighted)
     if graph.has_vertex_weights:
         weights += ", and of vertices in the loss"
     several = "" if graph.vertex_types is None else graph.vertex_types.words
-    planned = planned.described(weights=weights, types=several, **place_of_rows(config, train))
+    place = place_of_rows(config, train, planned.options.pricing.layout.rows_in_spark)
+    planned = planned.described(weights=weights, types=several, **place)
     warnings = (
         *graph.notes,
         *report.warnings,
@@ -132,6 +136,7 @@ def plan_for(
     statistics: Statistics | None = None,
     sampling: Sampling | None = None,
     limited: bool = True,
+    alone: bool = False,
 ) -> tuple[EngineChoice, Planned, Footprint]:
     """Choose the engine, make its plan and estimate its memory. The choice compares estimates for the engines in question.
 
@@ -144,6 +149,7 @@ def plan_for(
         statistics: The sizes of the graph; None: read them from the graph.
         sampling: How the batches of an epoch are sampled. Then the plan evaluates and does not train. None: full batch.
         limited: False if the memory limit is checked later, when all that a run needs is known.
+        alone: True if the model is trained, and no other with it. Then its learned rows may lie in Spark.
 
     Returns:
         The engine, its plan, and the estimated memory of the plan.
@@ -153,9 +159,10 @@ def plan_for(
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     known, master = cost_cache.load(), session_master(graph, config)
-    prices = {name: priced(traits, config, known, master) for name, traits in ENGINES.items()}
+    in_spark = alone and rows_in_spark(config, train, (statistics or graph.statistics).vertices)
+    prices = {name: priced(traits, config, known, master, in_spark) for name, traits in ENGINES.items()}
     statistics = statistics or _statistics(graph, prices["blocks"])
-    limit = MemoryLimit.of(config)
+    limit = MemoryLimit.of(config, in_spark)
     form = cast(Literal["auto", "general"], config.plan)  # TrainerConfig knows no other once it is made
     options = Options(form, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
     options = replace(options, sampling=sampling)
@@ -223,8 +230,15 @@ def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
     return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
 
 
-def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> Footprint | None:
+def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig, alone: bool = False) -> Footprint | None:
     """Return the estimated memory for a graph in files, before any row is read; None for a graph elsewhere.
+
+    Args:
+        train: The traced model in training mode.
+        evaluate: The traced model in evaluation mode.
+        graph: The graph.
+        config: The settings of the run.
+        alone: The same as for `plan_for`.
 
     Raises:
         ConfigurationError: If the estimate exceeds the memory limit.
@@ -237,7 +251,7 @@ def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -
     sampling, regime = None, config.regime
     if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
         sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
-    return plan_for(train, evaluate, loss, graph, config, statistics, sampling)[-1]
+    return plan_for(train, evaluate, loss, graph, config, statistics, sampling, alone=alone)[-1]
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:

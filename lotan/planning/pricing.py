@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from lotan.settings.config import TrainerConfig
 
 
-def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: str | None = None) -> Pricing:
+def priced(
+    traits: EngineTraits, config: TrainerConfig, known: Known, master: str | None = None, rows_in_spark: bool = False
+) -> Pricing:
     """Return the pricing that turns a plan for an engine into seconds.
 
     Args:
@@ -23,8 +25,9 @@ def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: st
         config: The settings of the run.
         known: The known costs of this machine.
         master: The master of the active Spark session; None: the configured master.
+        rows_in_spark: True if learned rows lie in Spark on blocks.
     """
-    limit = MemoryLimit.of(config)
+    limit = MemoryLimit.of(config, rows_in_spark)
     spread = replace(
         limit.layout(traits, config.partitions),
         saved=limit.saved if limit.shares is None else limit.shares.saved,

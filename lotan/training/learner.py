@@ -175,12 +175,9 @@ class Learner:
                 gradient = gradient.to(parameter).view_as(parameter)
             parameter.grad = gradient
         if self.config.clip_grad_norm is not None:
-            clip = clip_norm if self._by_row else torch.nn.utils.clip_grad_norm_
-            clip(self.model.parameters(), self.config.clip_grad_norm)
+            self._clip(self.config.clip_grad_norm)
         try:
-            # else torch warns that it does not check them
-            with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-                self.state.optimizer.step()
+            self._take_step()
         except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
             raise DivergedError(
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
@@ -194,6 +191,17 @@ class Learner:
         every = self.config.checkpoint_batches
         if every is not None and part.batches % every == 0:
             self.keep(best=False)
+
+    def _clip(self, most: float) -> None:
+        """Scale all gradients, so that their norm is at most `most`."""
+        clip = clip_norm if self._by_row else torch.nn.utils.clip_grad_norm_
+        clip(self.model.parameters(), most)
+
+    def _take_step(self) -> None:
+        """Let the optimizer change the parameters."""
+        # else torch warns that it does not check them
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            self.state.optimizer.step()
 
     def end_epoch(self) -> None:
         """Record an epoch after its last step.
@@ -254,11 +262,11 @@ class Learner:
         state = self.state
         checkpoint = Checkpoint(
             epoch=state.epoch,
-            weights=self._kept,
+            weights=self._saved_weights(),
             optimizer=self._optimizer_state(),
             schedule=state.schedule.state(),
             stopping=state.stopping.state(),
-            best_weights=state.best_weights,
+            best_weights=self._saved_best_weights(),
             history=state.history,
             identity=state.identity,
             changes=state.changes,
@@ -266,6 +274,14 @@ class Learner:
             part=state.part.data(),
         )
         save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
+
+    def _saved_weights(self) -> Weights:
+        """Return the parameters and buffers, as a checkpoint holds them."""
+        return self._kept
+
+    def _saved_best_weights(self) -> Weights:
+        """Return those of the best epoch, as a checkpoint holds them."""
+        return self.state.best_weights
 
     def _optimizer_state(self) -> dict[str, Any]:
         """Return the state of the optimizer, as a checkpoint holds it."""

@@ -45,6 +45,11 @@ class Passes:
         self.batches = batches
         self.prepared = False  # True once the columns were computed again, for this plan alone
 
+    @property
+    def engine(self) -> Engine:
+        """The engine that the passes run on."""
+        return self._engine
+
     def train(self) -> Generator[Sequence[Outcome], None, None]:
         """Run the training passes that are left of the next epoch. The learners take a step after each.
 

@@ -306,10 +306,17 @@ class Trainer:
 
     @contextmanager
     def _opened_passes(self, job: Job) -> Iterator[tuple[Learner, Passes]]:
-        """Yield the learner and its passes. With rows on a disk, the model holds those of the best epoch at the end."""
+        """Yield the learner and its passes. With rows on a disk or in Spark, the model has those of the best epoch at the end."""
         if job.stored is not None:
             with open_stored(self.model, job, self._settled) as opened:
                 yield opened
+            return
+        if job.rows_in_spark:
+            from lotan.training.rows_in_spark import SparkRowsLearner  # here, because the local engine needs no Spark
+
+            rows_learner = SparkRowsLearner(job.learned(self.model), job, self._settled)
+            with open_passes(job, self.graph, self._settled, rows_learner) as passes, rows_learner.on(passes.engine):
+                yield rows_learner, passes
             return
         learner = Learner(job.learned(self.model), job, self._settled)
         with open_passes(job, self.graph, self._settled, learner) as passes:

@@ -87,11 +87,11 @@ class LearnedRowsStep(ColumnStep):
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
         """Return the numbers that are copied, and on Spark the bytes that the driver sends."""
         numbers = self.rows(statistics) * self.output.width
-        return Work(edge_values=numbers) + of_driver(0 if traits.in_process else BYTES["float32"] * numbers)
+        return Work(edge_values=numbers) + of_driver(_bytes_of_driver(numbers, traits, layout))
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """Return the bytes of a row, which a shuffle brings from the driver to its vertex."""
-        return row_bytes(self.output)
+        """Return the bytes of a row, which a shuffle brings from the driver to its vertex; 0 if it is there."""
+        return 0.0 if layout.rows_in_spark else row_bytes(self.output)
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,16 @@ class LearnedRowsGradientStep(GraphStep):
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
         """Return the numbers that are copied, and on Spark the bytes that the driver takes."""
         numbers = self.rows(statistics) * self.width
-        return Work(edge_values=numbers) + of_driver(0 if traits.in_process else BYTES["float32"] * numbers)
+        return Work(edge_values=numbers) + of_driver(_bytes_of_driver(numbers, traits, layout))
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
         """Return 0, because nothing crosses edges."""
         return 0.0
+
+
+def _bytes_of_driver(numbers: int, traits: EngineTraits, layout: Layout) -> int:
+    """Return the bytes of numbers that the driver sends or takes; none if they are in its process, or stay in Spark."""
+    return 0 if traits.in_process or layout.rows_in_spark else BYTES["float32"] * numbers
 
 
 def _scope(of_type: OfType | None, within: int | None) -> str:

@@ -12,14 +12,17 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+import lotan
 from lotan.batches.on_spark import SparkBatches
 from lotan.cli import main
 from lotan.engines.base import Outcome, Pass
 from lotan.hosts.jar import JAR
 from lotan.hosts.local_folder import remove_stale
+from lotan.planning import learned
 from tests.conftest import ROOT
 from tests.engines.blocks.faults import Place, at_commit
 from tests.engines.standalone import (
@@ -186,6 +189,51 @@ def test_an_executor_and_the_router_killed_among_batches_change_no_bit(
     done = run(
         [sys.executable, "-c", KILL_AMONG_BATCHES, master, str(tmp_path / "there")],
         PYSPARK_SUBMIT_ARGS=submitted(TWO_EXECUTORS),
+    )
+    assert done.returncode == 0, done.stderr
+    assert_same_weights(tmp_path / "here", tmp_path / "there")
+
+
+class Embedded(torch.nn.Module):
+    """Learned rows beside features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.encoder = lotan.nn.LearnedFeatures(4), lotan.nn.GCN(64 + 4, 8, 2, 10, dropout=0.5)
+
+    def forward(self, x: torch.Tensor, graph: lotan.nn.EdgeIndex) -> torch.Tensor:
+        return self.encoder(torch.cat([x, self.rows(graph)], dim=1), graph)
+
+
+def train_rows(folder: str | Path, **options: Any) -> None:
+    """Train rows that lie in Spark for three epochs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned, "LEAST_IN_SPARK", 1)
+        torch.manual_seed(0)
+        given = {"engine": "blocks", "partitions": 3, "epochs": 3, "disable": ("reuse_evaluation",), "progress": False}
+        trainer = lotan.Trainer(
+            Embedded(), lotan.Graph.read("digits"), optimizer=lotan.Adam(lr=0.01), **given, **options
+        )
+        assert trainer.job.rows_in_spark
+        trainer.fit().save(folder)
+
+
+def train_rows_and_kill(master: str, folder: str) -> None:
+    """The same, with an executor killed while the second epoch runs backward."""
+    killed = at_commit(pytest.MonkeyPatch(), Place("train.0", "backward"), kill_an_executor, number=3)
+    train_rows(folder, master=master, workers=1)
+    assert killed.is_set()
+
+
+@pytest.mark.nightly
+@pytest.mark.chaos
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_learned_rows_survive_an_executor_that_is_killed(tmp_path: Path, master: str, spark: SparkSession) -> None:
+    """It takes half of the rows and of their state, of which the other executor has a copy."""
+    train_rows(tmp_path / "here", workers=1)
+    kill = KILL.replace("train_and_kill_an_executor", "train_rows_and_kill")
+    done = run(
+        [sys.executable, "-c", kill, master, str(tmp_path / "there")], PYSPARK_SUBMIT_ARGS=submitted(TWO_EXECUTORS)
     )
     assert done.returncode == 0, done.stderr
     assert_same_weights(tmp_path / "here", tmp_path / "there")

@@ -315,6 +315,12 @@ PYTHON = {
         """schema = f"id bigint, prediction {'string' if classes else PREDICTION[task]}\"""",
         ("training/test_trainer_blocks.py",),
     ),
+    "the steps of learned rows in Spark are not counted": Fault(
+        LOTAN,
+        "self._steps[name] = number + 1",
+        "pass",
+        ("test_learned_rows_in_spark.py::test_rows_in_spark_train_as_in_torch",),
+    ),
     "a checkpoint of another run is taken": Fault(
         LOTAN, "_check_identity(path, checkpoint.identity, identity)", "pass", ("test_checkpoint.py",)
     ),
@@ -445,6 +451,12 @@ PYTHON = {
 }
 
 JVM = {
+    "learned rows beyond the gradient do not move": Fault(
+        SCALA,
+        "while (i < rows.length) {\n      val own",
+        "while (i < known) {\n      val own",
+        ("lotan.RowUpdateSuite",),
+    ),
     "self-loops stay, and nothing else": Fault(
         SCALA, "columns(edge) != rowOf(edge)", "columns(edge) == rowOf(edge)", ("lotan.CsrSuite",)
     ),

@@ -14,6 +14,7 @@ from planner import Options, Planned
 from planner.batch import compile_batch
 from planner.cost import Pricing, epoch_seconds
 from planner.explain import explain
+from planner.footprint import footprint, learned_bytes
 from planner.nodes import MatMul, Parameter, Propagate
 from planner.regime import hops_of_plan
 from planner.rules.hoist_invariant import hoist_invariant
@@ -87,3 +88,17 @@ def test_the_ways_between_driver_and_spark_are_priced_and_shown() -> None:
     assert [cost.moved("driver") for cost in costs] == [2 * 100 * 4 * 4] * 2
     assert costs[1].seconds - costs[0].seconds == pytest.approx(3200)  # nothing runs beside
     assert "3.2 kB between driver and Spark" in explain(on_spark)
+
+
+def test_rows_that_lie_in_spark_move_no_byte_and_take_less_of_the_driver() -> None:
+    """Checkpoints bring all that is known of them to the driver, as if they lay there."""
+    sizes = Statistics(1_000_000, 5_000_000, 0, training=90)
+    here = Pricing(BLOCKS).layout
+    there, kept = replace(here, rows_in_spark=True), replace(here, rows_in_spark=True, rows_in_checkpoints=True)
+    whole = plan(sizes, disabled=("prune_vertices",), pricing=Pricing(BLOCKS)).plan
+    assert epoch_seconds(whole, sizes, Pricing(BLOCKS, there)).moved("driver") == 0
+    least = [footprint(BLOCKS, whole, sizes, layout).least for layout in (here, there, kept)]
+    assert least[0] - least[1] == 2 * learned_bytes(whole, sizes)
+    assert least[2] == least[0]
+    heaps = [footprint(BLOCKS, whole, sizes, layout).heap for layout in (here, there)]
+    assert heaps[1] > heaps[0] + 8 * learned_bytes(whole, sizes), "in Spark's storage, with garbage"
