@@ -96,6 +96,7 @@ def test_rows_in_spark_train_as_in_torch(
     assert rows["prediction"].tolist() == expected_classes.tolist()
 
 
+@pytest.mark.nightly
 def test_clipped_gradients_and_two_readers_equal_rows_in_this_process(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ def test_two_runs_on_a_persisted_graph_are_alike(spark: SparkSession) -> None:
                 assert torch.equal(weights[name], one), name
 
 
+@pytest.mark.nightly
 def test_after_an_error_the_model_has_the_rows_of_its_last_step(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
