@@ -59,6 +59,21 @@ def vertex_sets(graph: PartitionedGraph, order: VertexOrder, examples: Positions
     return [replace(one, then=then) for one, then in zip(found, following, strict=True)]
 
 
+def numbers_left(of_set: int, examples: int, batch_size: int, first: int) -> range:
+    """Return the numbers in its set of the batches that are left of it.
+
+    Args:
+        of_set: The number of the set's first batch in the epoch.
+        examples: The examples of the set.
+        batch_size: The examples of a batch.
+        first: The number in the epoch of the first batch that is left.
+
+    >>> numbers_left(of_set=4, examples=10, batch_size=5, first=5)
+    range(1, 2)
+    """
+    return range(max(0, first - of_set), -(-examples // batch_size))
+
+
 class SetBatches:
     """The batches of one set of partitions, whose features are in the buffer.
 
@@ -149,16 +164,19 @@ class StoredVertexBatches:
         Raises:
             StorageError: If partitions or edges cannot be read.
         """
-        for number, graph in enumerate(self.of_epoch(epoch)):
+        for number, graph in enumerate(self.of_epoch(epoch, first), first):
             self.engine.turn_to(graph)
             outcome = run(self.engine, self.plan, self.plan.train, a_pass(number))
             yield replace(outcome, rows=graph.chunks.rows)
         give_back_freed()
 
-    def of_epoch(self, epoch: int) -> Iterator[LoadedGraph]:
-        """Yield the batches of an epoch in order."""
-        order = self._division.of_epoch(self._regime.seed, epoch)
-        for of_set in vertex_sets(self._graph, order, self._examples, self._regime.batch_size):
+    def of_epoch(self, epoch: int, first: int = 0) -> Iterator[LoadedGraph]:
+        """Yield the batches of an epoch in order, from a given number on. Sets before them are not read."""
+        order, size = self._division.of_epoch(self._regime.seed, epoch), self._regime.batch_size
+        for of_set in vertex_sets(self._graph, order, self._examples, size):
+            left = numbers_left(of_set.first, len(of_set.targets), size, first)
+            if not left:
+                continue
             self._features.turn_to(of_set.held, of_set.then)
             batches = SetBatches(
                 self._graph,
@@ -172,7 +190,7 @@ class StoredVertexBatches:
                 self._both,
             )
             prepare = partial(batches.prepare, self.prepared)
-            yield from self.prepared.ahead(self._thread, prepare, len(batches.targets))
+            yield from self.prepared.ahead(self._thread, prepare, left)
 
     def figures(self) -> dict[str, float]:
         """Return what was prepared and read, as plain data for the report."""

@@ -60,11 +60,12 @@ class StoredLearner(Learner):
     """
 
     def __init__(self, model: torch.nn.Module, job: Job, config: TrainerConfig, files: RowFiles) -> None:
-        self.files, self.best_versions = files, {}
+        self.files, self.best_versions, self.buffer = files, {}, None
         super().__init__(model, job, config)
 
     files: RowFiles
     best_versions: dict[str, tuple[int, str]]  # the files of the best epoch
+    buffer: PartitionBuffer | None  # the partitions in memory, once there are some
 
     @property
     def _kept(self) -> Weights:
@@ -79,10 +80,13 @@ class StoredLearner(Learner):
 
     def keep(self, best: bool) -> None:
         """Write a checkpoint if the run has a directory for them, and remove the rows that nobody needs any more."""
+        assert self.buffer is not None  # the passes have set it
         if self.config.checkpoint_dir is not None:
+            self.buffer.flush()  # between mini-batches, rows in memory have changed
             self.files.force()
         super().keep(best)
         self.files.keep([self.files.versions, self.best_versions])
+        self.buffer.begin()
 
     def begin_rows(self) -> list[Tensor]:
         """Give the optimizer its state of the buffer's rows. Return the rows, and then their state."""
@@ -134,6 +138,7 @@ class StoredLinkPasses(Passes):
         assert isinstance(config.task, LinkPrediction)
         self._local = LocalEngine(config.chunk_rows)
         self._learner, self._task, self._stored = learner, config.task, job.stored
+        learner.buffer = buffer
         self._decoder, self._scores = job.decoder, job.scores
         self._graph, self._buffer, self._links = graph, buffer, StoredLinks(graph)
         ids, plan = job.stored.reader.ids, job.batch.plan
@@ -150,9 +155,13 @@ class StoredLinkPasses(Passes):
         super().__init__(self._local, job.batch.plan, [learner])
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
-        """Run the training passes of the next epoch, and yield the result of each. At the end all rows are on the disk."""
-        epoch = self._learner.state.epoch + 1
-        for batch in self._batches.of_epoch(epoch, self._stored.order(epoch)):
+        """Run the training passes that are left of the next epoch, and yield the result of each.
+
+        At the end all rows are on the disk.
+        """
+        state = self._learner.state
+        epoch = state.epoch + 1
+        for batch in self._batches.of_epoch(epoch, self._stored.order(epoch), state.part.batches):
             self._local.turn_to(batch.graph)
 
             def scored(rows: Tensor, links: int = batch.links, pairs: Any = batch.pairs) -> Any:

@@ -27,6 +27,7 @@ from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.set_graph import InMemory
 from lotan.training import checkpoint
 from tests.links.graphs import columns
+from tests.training.test_checkpoints_within_epochs import dying_after
 
 EPOCHS = 3
 COMET, BETA = "comet(partitions=8, buffer=4, groups=4)", "beta(partitions=7, buffer=3)"
@@ -153,29 +154,50 @@ def dying(monkeypatch: pytest.MonkeyPatch, write: int) -> list[int]:
     return count
 
 
-def writes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+def writes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> int:
     with monkeypatch.context() as patched:
         count = dying(patched, 0)
-        trainer(checkpoint_dir=tmp_path / "whole").fit()
+        trainer(checkpoint_dir=tmp_path / "whole", **settings).fit()
     return count[0]
 
 
-@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.nightly)])
-def test_a_kill_at_any_write_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+@pytest.mark.parametrize(
+    ("step", "every"),
+    [
+        (19, None),
+        (67, 2),
+        pytest.param(1, None, marks=pytest.mark.nightly),
+        pytest.param(5, 2, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_kill_at_any_write_resumes_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, every: int | None
+) -> None:
     wanted = trainer()
     history = [epoch["metrics"] for epoch in wanted.fit().history]
-    total = writes_of_a_run(tmp_path, monkeypatch)
+    total = writes_of_a_run(tmp_path, monkeypatch, checkpoint_batches=every)
     assert total > 40
     for write in sorted({3, total, *range(9, total + 1, step)}):  # 8 writes are the first rows
         place = tmp_path / str(write)
         with monkeypatch.context() as patched:
             dying(patched, write)
             with pytest.raises(Killed):
-                trainer(checkpoint_dir=place).fit()
-        asked = trainer(checkpoint_dir=place, resume=True)
+                trainer(checkpoint_dir=place, checkpoint_batches=every).fit()
+        asked = trainer(checkpoint_dir=place, checkpoint_batches=every, resume=True)
         run = asked.fit()
         assert [epoch["metrics"] for epoch in run.history] == history, write
         assert torch.equal(asked.model.rows.weight, wanted.model.rows.weight), write
+
+
+def test_mini_batches_that_a_checkpoint_has_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"checkpoint_dir": tmp_path, "checkpoint_batches": 4, "epochs": 1}
+    batches = trainer(epochs=1).fit().report["mini_batches"]["batches"]
+    with dying_after(monkeypatch, 10):
+        trainer(**options).fit()
+    part = torch.load(tmp_path / "last.pt", weights_only=True)["part"]
+    assert part["batches"] == 8
+    assert len(list((tmp_path / "storage" / "rows").glob("0.*.bin"))) <= 2  # the checkpoint's, and the one after it
+    assert trainer(**options, resume=True).fit().report["mini_batches"]["batches"] == batches - 8
 
 
 KILLED = """

@@ -28,6 +28,7 @@ from lotan.storage.stored_vertices import StoredVertices
 from lotan.training.learner import weights_of
 from lotan.training.passes import mean_of_batch
 from planner.orders.vertex_division import divide_vertices
+from tests.training.test_checkpoints_within_epochs import dying_after
 
 CACHED, ONCE = "cached_nodes(partitions=8, buffer=5)", "each_once(partitions=7, buffer=3)"
 EPOCHS, SIZE, WIDTH, CLASSES = 2, 5, 6, 3
@@ -243,6 +244,25 @@ def test_a_run_goes_on_after_a_kill_while_it_writes_and_between_epochs(
         trainer(ONCE, checkpoint_dir=tmp_path, resume=True, epochs=3).fit()
 
 
+@pytest.mark.parametrize("order", [CACHED, ONCE])
+def test_a_run_goes_on_within_an_epoch_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    options = {"checkpoint_dir": tmp_path, "checkpoint_batches": 2}
+    wanted = trainer(order)
+    whole = wanted.fit()
+    of_epoch = whole.report["mini_batches"]["batches"] // EPOCHS
+    with dying_after(monkeypatch, of_epoch + 3):
+        trainer(order, **options).fit()
+    part = torch.load(tmp_path / "last.pt", weights_only=True)["part"]
+    assert part["batches"] == 2
+    asked = trainer(order, **options, resume=True)
+    run = asked.fit()
+    assert [epoch["metrics"] for epoch in run.history] == [epoch["metrics"] for epoch in whole.history]
+    assert all(torch.equal(one, asked.model.get_parameter(name)) for name, one in wanted.model.named_parameters())
+    assert run.report["mini_batches"]["batches"] == of_epoch - 2
+
+
 @pytest.mark.thorough
 def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path) -> None:
     for order in (CACHED, ONCE, CACHED):
@@ -339,7 +359,6 @@ class WithRows(torch.nn.Module):
         ({"order": "cached_nodes(partitions=8, buffer=2)"}, ConfigurationError, "buffer of at least 3"),
         ({"order": "each_once(partitions=80, buffer=2)"}, ConfigurationError, "more partitions than"),
         ({"engine": "rows"}, ConfigurationError, "engine"),
-        ({"checkpoint_batches": 2, "checkpoint_dir": "x"}, ConfigurationError, "checkpoint_batches"),
         ({"tables": 1}, ConfigurationError, "tables"),
         ({"model": WithRows(), "fanouts": (3,)}, ModelError, "learns rows.weight"),
     ],
