@@ -119,6 +119,21 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn)
 
 
+def without_rows(found: Footprint, plan: Plan, statistics: Statistics) -> Footprint:
+    """Return a footprint on local if the learned rows lie in files."""
+    rows = _learned_held(plan, statistics)
+    if not rows:
+        return found
+    assert found.in_memory is not None  # local says so
+    reading = DRIVER_BYTES + int(local_gaps(plan) * reading_bytes(statistics))
+    return replace(
+        found,
+        peak=found.peak - int(GAPS * rows),
+        least=max(reading, found.least - int(local_gaps(plan) * rows)),
+        in_memory=found.in_memory - int(MOST_GAPS * rows),
+    )
+
+
 def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Return the bytes of a graph in this process and of training on it, if all of them are in memory."""
     kept = sum(stage_kept(stage, within, statistics) for stage, within in trained_stages(plan))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +19,14 @@ from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
-from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
-from lotan.planning.learned import check_ids
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
+from lotan.planning.stored_rows import as_if_drawn, check_stored_rows, learned_modules, row_widths, states_of_rows
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
-from lotan.settings.row_wise import ROW_STATES, check_row_wise
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
@@ -85,14 +82,10 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     vertices = _vertices(reader, summary, width) if encodes else _bare(reader)
     modules = learned_modules(model, required=not encodes)
     main_metric(config.monitor, "link")
-    with _as_if_drawn(modules, reader, summary):
+    with as_if_drawn(modules, reader.ids):
         train, evaluate = traced(model, width, vertices)
-    learned = {f"{name}.weight" if name else "weight": module.width for name, module in modules.items()}
-    if set(train.learned) - set(learned):
-        raise ModelError(
-            f"order {regime.order!r} keeps rows of lotan.nn.LearnedFeatures on a disk, and the model learns "
-            f"{', '.join(sorted(set(train.learned) - set(learned)))} too; use LearnedFeatures in their place"
-        )
+    learned = row_widths(modules)
+    check_stored_rows(train, learned, config)
     outputs = model_outputs(evaluate)
     if decoder is None:
         decoder = make_decoder(task, outputs, max(1, len(summary.names)), config.seed)
@@ -118,55 +111,10 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     )
     job = replace(job, batch=plan_of_batch(job, sampling, config))
     _check_reads(job, reader, len(summary.names), regime)
-    name = type(config.optimizer).__name__
-    for parameter in learned:
-        check_row_wise(name, parameter, {})  # its arguments are checked with the groups of parameters
     reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
     features = _features(graph, width) if reads_features else None
     stored = _stored(job, reader, summary, learned, features, sampling, config)
     return described_memory(replace(job, stored=stored), config)
-
-
-def learned_modules(model: torch.nn.Module, required: bool = False) -> dict[str, LearnedFeatures]:
-    """Return the modules of learned rows by name.
-
-    Args:
-        model: The model.
-        required: True if there must be some.
-
-    Raises:
-        ModelError: If there is none and some are required, or one is not trained.
-    """
-    found = {name: one for name, one in model.named_modules() if isinstance(one, LearnedFeatures)}
-    if required and not found:
-        raise ModelError(
-            "the model has no learned rows and reads no neighbours, and training from a disk keeps rows, or features of "
-            "neighbours, there; take lotan.nn.LearnedRows(64), a model with layers and fanouts, or leave the regime's order out"
-        )
-    frozen = [name for name, module in found.items() if not module.weight.requires_grad]
-    if frozen:
-        raise ModelError(
-            f"{frozen[0]}.weight is not trained (requires_grad is False), and training from a disk is for rows that are; leave "
-            "the regime's order out"
-        )
-    return found
-
-
-@contextmanager
-def _as_if_drawn(modules: Mapping[str, LearnedFeatures], reader: LinkReader, summary: Summary) -> Iterator[None]:
-    """Give modules rows in the shape of those on the disk, which take no memory, until the block ends."""
-    before = {name: module.weight for name, module in modules.items()}
-    for name, module in modules.items():
-        if module.has_rows:
-            check_ids(f"{name}.weight", module.ids, len(module.weight), reader.ids)
-        else:
-            shape = torch.zeros(1, 1).expand(summary.vertices, module.width)
-            module.weight = torch.nn.Parameter(shape, requires_grad=module.weight.requires_grad)
-    try:
-        yield
-    finally:
-        for name, module in modules.items():
-            module.weight = before[name]
 
 
 def _bare(reader: LinkReader) -> Graph:
@@ -271,7 +219,7 @@ def _stored(
 ) -> Stored:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
-    states = len(ROW_STATES.get(type(config.optimizer).__name__, ()))
+    states = states_of_rows(config)
     sizes = Sizes(
         vertices=summary.vertices,
         rows=summary.vertices * sum(learned.values()) * NUMBER_BYTES * (1 + states),

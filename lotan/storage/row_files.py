@@ -25,6 +25,9 @@ from lotan.storage.placement import Placement
 ROWS = "rows"
 """The folder of the files of learned rows, in that of the storage."""
 
+GENERATIONS = 3
+"""The files of all rows on the disk: those of the last checkpoint, those written since then, and the best ones."""
+
 Versions = Mapping[str, tuple[int, str]]
 """The generation of each partition's file and the checksums of its columns, by the number of the partition as a text."""
 

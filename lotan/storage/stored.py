@@ -9,13 +9,11 @@ from pathlib import Path
 from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
+from lotan.storage.row_files import GENERATIONS
 from planner.footprint import Footprint
 from planner.orders import least_swaps
 from planner.orders.division import Division, Sizes
 from planner.orders.order import EdgeOrder
-
-GENERATIONS = 3
-"""The files of all rows on the disk: those of the last checkpoint, those of the epoch that runs, and the best ones."""
 
 
 @dataclass(frozen=True)

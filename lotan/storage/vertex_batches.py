@@ -81,7 +81,7 @@ class SetBatches:
         graph: The graph on the disk.
         of_set: The set.
         vertices: The columns of all vertices that stay in memory.
-        features: The buffer, which holds the partitions of the set.
+        buffer: The buffer, which holds the partitions of the set.
         plan: The plan of a batch.
         regime: The regime.
         epoch: The epoch.
@@ -94,7 +94,7 @@ class SetBatches:
         graph: PartitionedGraph,
         of_set: VertexSet,
         vertices: VertexRows,
-        features: PartitionBuffer,
+        buffer: PartitionBuffer,
         plan: Plan,
         regime: MiniBatch,
         epoch: int,
@@ -107,7 +107,9 @@ class SetBatches:
         self.of_set, self._epoch, self._seed = of_set, epoch, regime.seed
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._sampler = Sampler(arrays, both)
-        elsewhere = Elsewhere(features.rows(memory.every), {"features": features.columns[0]})
+        # beside learned rows, features are what nobody changes
+        features = buffer.columns[0] if buffer.fixed is None else buffer.fixed[1]
+        elsewhere = Elsewhere(buffer.rows(memory.every), {"features": features})
         self._loader = BatchLoader(Graph.of_arrays(arrays), plan, chunk_rows, elsewhere)
         of = Randomness(regime.seed, epoch)
         self.targets = batches_of_epoch(memory.numbers(of_set.targets), arrays.keys, regime.batch_size, of)
@@ -125,11 +127,11 @@ class SetBatches:
 
 
 class StoredVertexBatches:
-    """The batches of a run whose features lie on a disk. They are prepared ahead, within a set of partitions.
+    """The batches of a run whose features and learned rows lie on a disk. They are prepared ahead, within a set of partitions.
 
     Args:
         graph: The graph on the disk.
-        features: The buffer of its features.
+        buffer: The buffer of its features, or of learned rows with features that nobody changes.
         division: The division, with the order of each epoch.
         examples: The rows of the examples, in ascending order of ids.
         vertices: The columns of all vertices that stay in memory.
@@ -142,7 +144,7 @@ class StoredVertexBatches:
     def __init__(
         self,
         graph: PartitionedGraph,
-        features: PartitionBuffer,
+        buffer: PartitionBuffer,
         division: VertexDivision,
         examples: Positions,
         vertices: VertexRows,
@@ -152,7 +154,7 @@ class StoredVertexBatches:
         both: bool = False,
     ) -> None:
         self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
-        self._graph, self._features, self._division, self._vertices = graph, features, division, vertices
+        self._graph, self._buffer, self._division, self._vertices = graph, buffer, division, vertices
         self._regime, self._chunk_rows, self._both = regime, chunk_rows, both
         self._examples = np.sort(graph.placement.positions(examples))
         self._after = ExitStack()
@@ -177,12 +179,12 @@ class StoredVertexBatches:
             left = numbers_left(of_set.first, len(of_set.targets), size, first)
             if not left:
                 continue
-            self._features.turn_to(of_set.held, of_set.then)
+            self._buffer.turn_to(of_set.held, of_set.then)
             batches = SetBatches(
                 self._graph,
                 of_set,
                 self._vertices,
-                self._features,
+                self._buffer,
                 self.plan,
                 self._regime,
                 epoch,
@@ -190,11 +192,14 @@ class StoredVertexBatches:
                 self._both,
             )
             prepare = partial(batches.prepare, self.prepared)
-            yield from self.prepared.ahead(self._thread, prepare, left)
+            for batch in self.prepared.ahead(self._thread, prepare, left):
+                if self._buffer.fixed is not None:
+                    self._buffer.changed()
+                yield batch
 
     def figures(self) -> dict[str, float]:
         """Return what was prepared and read, as plain data for the report."""
-        return {**asdict(self.prepared), **asdict(self._features.moved)}
+        return {**asdict(self.prepared), **asdict(self._buffer.moved)}
 
     def bytes_moved(self) -> dict[str, int]:
         """Return nothing: batches are in this process."""

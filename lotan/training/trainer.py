@@ -50,6 +50,7 @@ from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
 from lotan.training.stored import open_stored
+from lotan.training.stored_vertices import open_vertices_with_rows
 from planner.explain import (
     Format,
     PlanStage,
@@ -309,6 +310,10 @@ class Trainer:
         """Yield the learner and its passes. With rows on a disk, the model holds those of the best epoch at the end."""
         if job.stored is not None:
             with open_stored(self.model, job, self._settled) as opened:
+                yield opened
+            return
+        if job.stored_vertices is not None and job.stored_vertices.learned:
+            with open_vertices_with_rows(self.model, job, self._settled) as opened:
                 yield opened
             return
         learner = Learner(job.learned(self.model), job, self._settled)
