@@ -164,12 +164,11 @@ def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch
     more = sorted(names - known - ({"in_degree", "gcn_scale"} if encodes else set()))
     more += ["features as types"] * bool(job.train.bounds)
     more += ["the order of neighbours"] * orders_neighbours(job.train)  # there, vertices lie in another order
-    if more or job.train.tracked:
-        what = ", ".join(more) or "running statistics of all rows"
+    if more:
         mend = "leave it out of the model" if encodes else "give fanouts and layers that read neighbours, leave it out"
         raise ModelError(
             f"{order} trains models of learned rows, and of features with layers that read neighbours, and this one reads "
-            f"{what}; {mend}, or leave order out of the regime"
+            f"{', '.join(more)}; {mend}, or leave order out of the regime"
         )
     reads, types = edge_demands(job.train)
     check_edge_data(job.statistics.edge_data, Demands(None, None, None, False, reads))

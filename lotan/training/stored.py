@@ -89,7 +89,7 @@ class StoredLinkPasses(Passes):
             def pass_of(number: int = batch.number) -> Outcome:
                 return run(self._local, self.plan, self.plan.train, self._pass(epoch, number))
 
-            yield [train_on_pairs(self._local, pass_of, scored)]
+            yield [replace(train_on_pairs(self._local, pass_of, scored), rows=batch.graph.chunks.rows)]
         self._buffer.flush()
         give_back_freed()
 

@@ -110,6 +110,47 @@ def test_the_table_has_the_bits_of_a_run_in_memory(
     assert moved["written_bytes"] > 0
 
 
+class NormedRows(lotan.nn.LearnedRows):
+    """Learned rows with running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH)
+        self.norm = torch.nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.norm(super().forward(x, graph))
+
+
+def test_running_statistics_are_those_of_autograd_over_the_rows_of_batches(tmp_path: Path) -> None:
+    asked = trainer(model=NormedRows(), optimizer=lotan.SGD(lr=0.3), eval_every=0)
+    division = asked.config.regime.division
+    reader = LinkReader(graph(), TASK)
+    stored, _ = open_partitioned(tmp_path, reader, reader.summary(), division.partitions, 2)
+    wanted = NormedRows()
+    draw_rows(wanted, graph(), lotan.TrainerConfig())
+    decoder = make_decoder(TASK, WIDTH, 3, 0)
+    steps = torch.optim.SGD([*wanted.parameters(), *decoder.parameters()], 0.3)
+    for epoch in range(1, EPOCHS + 1):
+        for of_set in sets_of_epoch(stored, division.of_epoch(2, epoch), 16, Randomness(2, epoch)):
+            memory = InMemory(stored.placement, of_set.held)
+            for number, start in enumerate(range(0, len(of_set.records), 16), of_set.first):
+                records = of_set.records[start : start + 16]
+                of = Randomness(TASK.seed, epoch, batch=number)
+                pairs = pairs_of(records, of_set.records, memory, TASK, of, True)
+                out = wanted.norm(wanted.rows.weight[torch.from_numpy(stored.placement.rows(pairs.ends))])
+                found = score(decoder, out.detach(), [pairs.among(pairs.ends)], len(records), TASK.loss)
+                steps.zero_grad()
+                out.backward(found.rows)
+                for name, parameter in decoder.named_parameters():
+                    parameter.grad = found.decoder[name]
+                steps.step()
+    asked.fit()
+    found = asked.model.state_dict()
+    assert found["norm.num_batches_tracked"] > EPOCHS
+    for name, weight in wanted.state_dict().items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5)
+
+
 def test_the_best_epoch_is_kept_and_the_model_predicts(tmp_path: Path) -> None:
     asked = trainer(epochs=6, optimizer=lotan.Adam(lr=0.5), storage_dir=tmp_path)
     run = asked.fit()
