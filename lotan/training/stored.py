@@ -31,7 +31,7 @@ from lotan.storage.link_batches import RowLoader, Sampled, StoredLinkBatches, ty
 from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.ranks import StoredLinks, metrics_of_stored
 from lotan.storage.row_files import RowFiles, Versions
-from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
+from lotan.storage.set_graph import InMemory, VertexRows, arrays_in_files, arrays_of_set
 from lotan.training.learner import Learner, Weights
 from lotan.training.passes import Passes
 from lotan.training.stored_rows import StoredLearner, open_rows, refuse_old_checkpoint
@@ -166,7 +166,7 @@ class StoredLinkPasses(Passes):
 class WholeGraph:
     """The graph of all partitions, over which an encoder is evaluated. Vertices are in the order of their positions.
 
-    Its features, and the learned rows of an evaluation, lie in files of this process.
+    Its features, and the learned rows of an evaluation, lie in files of this process. If columns do, edges do too.
 
     Args:
         job: The job.
@@ -178,11 +178,14 @@ class WholeGraph:
     def __init__(self, job: Job, graph: PartitionedGraph, buffer: PartitionBuffer, config: TrainerConfig) -> None:
         assert job.stored is not None
         placement, ids = graph.placement, job.stored.reader.ids
-        every = range(placement.partitions)
         self._mapped, self._placement, self._job = MappedMemory(str(graph.folder)), placement, job
         self._seed = config.seed
-        memory, vertices = InMemory(placement, every), VertexRows.without_labels(ids)
-        arrays = arrays_of_set(graph, memory, every, vertices, types_of(graph))
+        vertices, types = VertexRows.without_labels(ids), types_of(graph)
+        if job.stored.evaluates_on_disk:
+            arrays = arrays_in_files(graph, vertices, self._mapped, types)
+        else:
+            every = range(placement.partitions)
+            arrays = arrays_of_set(graph, InMemory(placement, every), every, vertices, types)
         if buffer.fixed is not None:
             files = buffer.fixed[0]
             (features,) = self._gathered(files, files.versions, 1)
