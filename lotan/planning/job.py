@@ -84,7 +84,9 @@ class Job:
             return self.planned.seconds
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
         scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
-        return sampling.batches * self.batch.seconds + drawing + scoring + self.planned.seconds
+        in_parts = self.stored or self.stored_vertices
+        making = 0.0 if in_parts is None else in_parts.making_seconds
+        return sampling.batches * self.batch.seconds + drawing + scoring + making + self.planned.seconds
 
     @property
     def validation(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, making_seconds, turned_bytes
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.row_files import GENERATIONS
@@ -45,6 +45,12 @@ class Stored:
     def order(self, epoch: int) -> EdgeOrder:
         """Return the order of an epoch."""
         return self.division.of_epoch(self.seed, epoch)
+
+    @property
+    def making_seconds(self) -> float:
+        """The estimated seconds in which the sets of an epoch are made."""
+        sets, sizes = self.order(1).sets, self.sizes
+        return making_seconds(sets, self.division.partitions, sizes.messages, self.summary.training)
 
     def schedule(self, compute_seconds: float) -> DiskSchedule:
         """Return the schedule of the first epoch.

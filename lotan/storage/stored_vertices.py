@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, making_seconds, turned_bytes
 from lotan.storage.row_files import GENERATIONS
 from planner.orders.vertex_division import VertexDivision, VertexSizes
 
@@ -31,6 +31,12 @@ class StoredVertices:
     def bytes(self) -> int:
         """The estimated bytes in memory."""
         return self.division.bytes(self.sizes)
+
+    @property
+    def making_seconds(self) -> float:
+        """The estimated seconds in which the sets of an epoch are made."""
+        sets = self.division.of_epoch(self.seed, 1).sets
+        return making_seconds(sets, self.division.partitions, self.sizes.edges, 0)
 
     def schedule(self, compute_seconds: float) -> DiskSchedule:
         """Return the schedule of the first epoch.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,18 @@ def test_the_steps_are_those_of_autograd_without_the_links_asked_about(tmp_path:
     torch.testing.assert_close(asked.model.rows.weight, table, rtol=1e-4, atol=1e-6)
     for name, weight in conv.named_parameters():
         torch.testing.assert_close(asked.model.conv.get_parameter(name), weight, rtol=1e-4, atol=1e-6)
+
+
+def test_the_estimate_of_an_epoch_counts_the_making_of_sets() -> None:
+    def extra(order: str) -> float:
+        job = trainer(order).job
+        assert job.stored is not None
+        return job.epoch_seconds - job.stored.scoring_seconds - replace(job, stored=None).epoch_seconds
+
+    job = trainer().job
+    assert job.stored is not None
+    assert extra(COMET) == pytest.approx(job.stored.making_seconds)
+    assert extra("comet(partitions=16, buffer=4, groups=8)") > 3 * extra(COMET)  # it has 28 sets, and COMET 6
 
 
 @pytest.mark.thorough
