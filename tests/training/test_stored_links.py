@@ -14,13 +14,13 @@ import pytest
 import torch
 
 import lotan
-from lotan.errors import ConfigurationError, ModelError, StorageError
+from lotan.errors import ConfigurationError, GraphError, ModelError, StorageError
 from lotan.links.decoders import make_decoder
 from lotan.links.pairs import score
 from lotan.planning.learned import draw_rows
 from lotan.settings.optimizers import Optimizer
 from lotan.stages.randomness import Randomness
-from lotan.storage import row_files
+from lotan.storage import edge_readers, row_files
 from lotan.storage.edge_readers import LinkReader
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
 from lotan.storage.partitioned_graph import open_partitioned
@@ -379,6 +379,12 @@ def test_a_note_says_that_no_epoch_calls_forward_hooks() -> None:
     model = lotan.nn.LearnedRows(WIDTH)
     model.register_forward_hook(lambda module, given, out: None)
     assert any("forward hooks of the model" in note for note in trainer(model=model).job.warnings)
+
+
+def test_more_vertices_than_records_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_readers, "MOST_VERTICES", 44)  # records hold positions of vertices as int32
+    with pytest.raises(GraphError, match="has 45 vertices; expected at most 44"):
+        trainer().explain()
 
 
 def test_several_tables_move_together(tmp_path: Path) -> None:
