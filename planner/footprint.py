@@ -126,6 +126,21 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn)
 
 
+def without_rows(found: Footprint, plan: Plan, statistics: Statistics) -> Footprint:
+    """Return a footprint on local if the learned rows lie in files."""
+    rows = _learned_held(plan, statistics)
+    if not rows:
+        return found
+    assert found.in_memory is not None  # local says so
+    reading = DRIVER_BYTES + int(local_gaps(plan) * reading_bytes(statistics))
+    return replace(
+        found,
+        peak=found.peak - int(GAPS * rows),
+        least=max(reading, found.least - int(local_gaps(plan) * rows)),
+        in_memory=found.in_memory - int(MOST_GAPS * rows),
+    )
+
+
 def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Return the bytes of a graph in this process and of training on it, if all of them are in memory."""
     kept = sum(stage_kept(stage, within, statistics) for stage, within in trained_stages(plan))
@@ -193,6 +208,16 @@ def _reads_edges(plan: Plan) -> bool:
     """Return True if some step reads edges itself, and not only sums over them."""
     steps = (step for steps in plan.passes for step in steps)
     return any(isinstance(step, EdgeStep) for step in steps) or any(stage.edge_sets for stage in plan.stages)
+
+
+def sums_from_files(plan: Plan, statistics: Statistics) -> bool:
+    """Return True if local reads edges that lie in files a part at a time, when it runs a plan that does not train.
+
+    It does for sums over the graph's own edges, and over those with self-loops where edges have nothing beside their ends.
+    """
+    sets = {step.edges for step in plan.evaluate if isinstance(step, PropagateStep)}
+    bare = not statistics.weighted and not statistics.edge_data.numbers
+    return not _reads_edges(plan) and sets <= ({"graph", "self_loops"} if bare else {"graph"})
 
 
 def _graph_held(plan: Plan, statistics: Statistics) -> int:

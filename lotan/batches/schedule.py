@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -68,20 +68,21 @@ class Prepared:
         self.load_seconds += time.perf_counter() - started
         return found
 
-    def ahead(self, thread: ThreadPoolExecutor, prepare: Callable[[int], T], count: int) -> Iterator[T]:
-        """Yield what a function returns for the numbers 0, 1, ... and count the seconds of waiting for it.
+    def ahead(self, thread: ThreadPoolExecutor, prepare: Callable[[int], T], numbers: Sequence[int]) -> Iterator[T]:
+        """Yield what a function returns for some numbers in order, and count the seconds of waiting for it.
 
         Args:
             thread: The thread that calls it, for some numbers ahead.
             prepare: The function.
-            count: The number of calls.
+            numbers: The numbers.
         """
         waiting: deque[Future[T]] = deque()
-        for number in range(count + BATCHES_AHEAD):
-            if number < count:
-                waiting.append(thread.submit(prepare, number))
-            if number >= BATCHES_AHEAD:
+        for number in numbers:
+            waiting.append(thread.submit(prepare, number))
+            if len(waiting) > BATCHES_AHEAD:
                 yield self._waited_for(waiting.popleft())
+        while waiting:
+            yield self._waited_for(waiting.popleft())
 
     def _waited_for(self, future: Future[T]) -> T:
         started = time.perf_counter()

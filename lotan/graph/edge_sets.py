@@ -93,5 +93,10 @@ def gcn_scale(destinations: Tensor, weight: Tensor | None, vertices: int) -> Ten
     [0.0, 0.5]
     """
     weight = torch.ones(len(destinations)) if weight is None else weight
-    scale = weight.new_zeros(vertices, dtype=torch.float64).index_add(0, destinations, weight.double()).pow(-0.5)
+    return inverse_root(weight.new_zeros(vertices, dtype=torch.float64).index_add(0, destinations, weight.double()))
+
+
+def inverse_root(sums: Tensor) -> Tensor:
+    """Return sums^-1/2, or 0 where that is not finite."""
+    scale = sums.pow(-0.5)
     return torch.where(scale.isfinite(), scale, 0.0)

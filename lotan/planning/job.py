@@ -22,7 +22,7 @@ from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
 from planner.cost import PassCost
 from planner.estimate import row_bytes
-from planner.footprint import Footprint
+from planner.footprint import Footprint, without_rows
 from planner.physical import Plan
 from planner.shares import DRIVER_BYTES
 from planner.spec import SPLITS, LossSpec, Spec
@@ -89,7 +89,9 @@ class Job:
             return self.planned.seconds
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
         scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
-        return sampling.batches * self.batch.seconds + drawing + scoring + self.planned.seconds
+        in_parts = self.stored or self.stored_vertices
+        making = 0.0 if in_parts is None else in_parts.making_seconds
+        return sampling.batches * self.batch.seconds + drawing + scoring + making + self.planned.seconds
 
     @property
     def validation(self) -> int:
@@ -132,6 +134,7 @@ class Job:
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             regime = config.regime
             if isinstance(regime, MiniBatch) and regime.is_stored:
+                found = found if self.stored_vertices is None else without_rows(found, self.plan, self.statistics)
                 held += 0 if self.stored_vertices is None else self.stored_vertices.bytes
                 in_memory = None if found.in_memory is None else found.in_memory + held
                 return replace(

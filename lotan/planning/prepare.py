@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
+import numpy as np
 import torch
 
 from lotan.borders import spark_translated, translated
@@ -44,6 +45,7 @@ from lotan.planning.models import (
     traced,
 )
 from lotan.planning.pricing import priced, spread_over
+from lotan.planning.stored_rows import as_if_drawn, learned_modules
 from lotan.planning.stored_vertices import with_stored_vertices
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
@@ -81,12 +83,15 @@ def prepare(
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     asked = label_task(config.task)
-    draw_rows(model, graph, config)
-    width = model_width(model, graph)
-    train, evaluate = traced(model, width, graph, config)
+    stored = isinstance(config.regime, MiniBatch) and config.regime.is_stored
+    with rows_for_trace(model, graph, config):
+        width = model_width(model, graph)
+        train, evaluate = traced(model, width, graph, config)
     check_learned_rows(config, train)
+    # what a run from a disk needs beside learned rows there is known later
+    limited = not (stored and train.learned)
     alone = models is None
-    expected = foreseen(train, evaluate, graph, config, alone)
+    expected = foreseen(train, evaluate, graph, config, limited, alone)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models or 1)))
     graph = graph.for_task(asked)
     if train.sees_labels:
@@ -103,7 +108,7 @@ def prepare(
     if train.sees_labels:
         loss = replace(loss, shown=config.label_rate)
     sampling = sampling_of(train, graph, config)
-    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, sampling=sampling, alone=alone)
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, None, sampling, limited, alone)
     weights = graph.names.weight_words(graph.statistics.weighted)
     if graph.has_vertex_weights:
         weights += ", and of vertices in the loss"
@@ -122,8 +127,19 @@ def prepare(
     job = Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
     if sampling is None:
         return job
-    stored = isinstance(config.regime, MiniBatch) and config.regime.is_stored
-    return (with_stored_vertices if stored else with_batches)(job, sampling, config)
+    return with_stored_vertices(job, model, sampling, config) if stored else with_batches(job, sampling, config)
+
+
+@contextmanager
+def rows_for_trace(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Iterator[None]:
+    """Give a model its learned rows. If they are to lie on a disk, they have only their shape, until the block ends."""
+    if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
+        modules = learned_modules(model)
+        with as_if_drawn(modules, graph.ids if modules else np.zeros(0, dtype=np.int64)):
+            yield
+        return
+    draw_rows(model, graph, config)
+    yield
 
 
 @translated()
@@ -230,14 +246,17 @@ def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
     return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
 
 
-def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig, alone: bool = False) -> Footprint | None:
+def foreseen(
+    train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig, limited: bool = True, alone: bool = False
+) -> Footprint | None:
     """Return the estimated memory for a graph in files, before any row is read; None for a graph elsewhere.
 
     Args:
         train: The traced model in training mode.
         evaluate: The traced model in evaluation mode.
-        graph: The graph.
+        graph: The graph to train on.
         config: The settings of the run.
+        limited: False if the memory limit is checked later, when all that a run needs is known.
         alone: The same as for `plan_for`.
 
     Raises:
@@ -251,13 +270,14 @@ def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig, a
     sampling, regime = None, config.regime
     if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
         sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
-    return plan_for(train, evaluate, loss, graph, config, statistics, sampling, alone=alone)[-1]
+    return plan_for(train, evaluate, loss, graph, config, statistics, sampling, limited, alone)[-1]
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
     """Return the estimate of `foreseen` for a model of which only the shapes matter."""
     if graph.origin != "files":
         return None
-    draw_rows(model, graph, config)
-    width = model_width(model, graph)
-    return foreseen(*traced(model, width, graph, config), graph, config)
+    with rows_for_trace(model, graph, config):
+        width = model_width(model, graph)
+        specs = traced(model, width, graph, config)
+    return foreseen(*specs, graph, config)

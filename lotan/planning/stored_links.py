@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,27 +19,26 @@ from lotan.links.decoders import Decoder, make_decoder
 from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
-from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
-from lotan.planning.learned import check_ids
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
+from lotan.planning.stored_rows import as_if_drawn, check_stored_rows, learned_modules, row_widths, states_of_rows
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
-from lotan.settings.row_wise import ROW_STATES, check_row_wise
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.stored import Stored
 from lotan.validation.complaints import bad_weights, check_edge_data, not_finite
 from lotan.validation.demands import Demands
+from planner.chunks import PART_BYTES
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
-from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps
+from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps, sums_from_files
 from planner.neighbours import orders_neighbours
-from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Sizes, divide
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, EDGES_READ, Sizes, divide
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
@@ -53,6 +51,9 @@ VERTEX_BYTES = 64
 
 READ_BYTES = 96 << 20
 """The bytes that reading links part by part takes, Arrow's own among them. Measured: 60 to 100 MB."""
+
+ENDS_READ = 2
+"""The parts of edges in files that are in memory while sums over them are made ready: ends, and the positions made of them."""
 
 SCORE_PRODUCTS = 3  # products of matrices for a score: itself, and the gradients of both ends
 SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the gradient
@@ -85,14 +86,10 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     vertices = _vertices(reader, summary, width) if encodes else _bare(reader)
     modules = learned_modules(model, required=not encodes)
     main_metric(config.monitor, "link")
-    with _as_if_drawn(modules, reader, summary):
+    with as_if_drawn(modules, reader.ids):
         train, evaluate = traced(model, width, vertices)
-    learned = {f"{name}.weight" if name else "weight": module.width for name, module in modules.items()}
-    if set(train.learned) - set(learned):
-        raise ModelError(
-            f"order {regime.order!r} keeps rows of lotan.nn.LearnedFeatures on a disk, and the model learns "
-            f"{', '.join(sorted(set(train.learned) - set(learned)))} too; use LearnedFeatures in their place"
-        )
+    learned = row_widths(modules)
+    check_stored_rows(train, learned, config)
     outputs = model_outputs(evaluate)
     if decoder is None:
         decoder = make_decoder(task, outputs, max(1, len(summary.names)), config.seed)
@@ -118,55 +115,10 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     )
     job = replace(job, batch=plan_of_batch(job, sampling, config))
     _check_reads(job, reader, len(summary.names), regime)
-    name = type(config.optimizer).__name__
-    for parameter in learned:
-        check_row_wise(name, parameter, {})  # its arguments are checked with the groups of parameters
     reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
     features = _features(graph, width) if reads_features else None
     stored = _stored(job, reader, summary, learned, features, sampling, config)
     return described_memory(replace(job, stored=stored), config)
-
-
-def learned_modules(model: torch.nn.Module, required: bool = False) -> dict[str, LearnedFeatures]:
-    """Return the modules of learned rows by name.
-
-    Args:
-        model: The model.
-        required: True if there must be some.
-
-    Raises:
-        ModelError: If there is none and some are required, or one is not trained.
-    """
-    found = {name: one for name, one in model.named_modules() if isinstance(one, LearnedFeatures)}
-    if required and not found:
-        raise ModelError(
-            "the model has no learned rows and reads no neighbours, and training from a disk keeps rows, or features of "
-            "neighbours, there; take lotan.nn.LearnedRows(64), a model with layers and fanouts, or leave the regime's order out"
-        )
-    frozen = [name for name, module in found.items() if not module.weight.requires_grad]
-    if frozen:
-        raise ModelError(
-            f"{frozen[0]}.weight is not trained (requires_grad is False), and training from a disk is for rows that are; leave "
-            "the regime's order out"
-        )
-    return found
-
-
-@contextmanager
-def _as_if_drawn(modules: Mapping[str, LearnedFeatures], reader: LinkReader, summary: Summary) -> Iterator[None]:
-    """Give modules rows in the shape of those on the disk, which take no memory, until the block ends."""
-    before = {name: module.weight for name, module in modules.items()}
-    for name, module in modules.items():
-        if module.has_rows:
-            check_ids(f"{name}.weight", module.ids, len(module.weight), reader.ids)
-        else:
-            shape = torch.zeros(1, 1).expand(summary.vertices, module.width)
-            module.weight = torch.nn.Parameter(shape, requires_grad=module.weight.requires_grad)
-    try:
-        yield
-    finally:
-        for name, module in modules.items():
-            module.weight = before[name]
 
 
 def _bare(reader: LinkReader) -> Graph:
@@ -216,12 +168,11 @@ def _check_reads(job: Job, reader: LinkReader, relations: int, regime: MiniBatch
     more = sorted(names - known - ({"in_degree", "gcn_scale"} if encodes else set()))
     more += ["features as types"] * bool(job.train.bounds)
     more += ["the order of neighbours"] * orders_neighbours(job.train)  # there, vertices lie in another order
-    if more or job.train.tracked:
-        what = ", ".join(more) or "running statistics of all rows"
+    if more:
         mend = "leave it out of the model" if encodes else "give fanouts and layers that read neighbours, leave it out"
         raise ModelError(
             f"{order} trains models of learned rows, and of features with layers that read neighbours, and this one reads "
-            f"{what}; {mend}, or leave order out of the regime"
+            f"{', '.join(more)}; {mend}, or leave order out of the regime"
         )
     reads, types = edge_demands(job.train)
     check_edge_data(job.statistics.edge_data, Demands(None, None, None, False, reads))
@@ -271,7 +222,7 @@ def _stored(
 ) -> Stored:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
-    states = len(ROW_STATES.get(type(config.optimizer).__name__, ()))
+    states = states_of_rows(config)
     sizes = Sizes(
         vertices=summary.vertices,
         rows=summary.vertices * sum(learned.values()) * NUMBER_BYTES * (1 + states),
@@ -336,17 +287,22 @@ def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: Tra
 def _evaluation(job: Job, summary: Summary, config: TrainerConfig) -> Footprint:
     """Return the estimated bytes of an evaluation on the whole graph, beside those of this process.
 
-    Its peak is that of an evaluation in memory, and its least that of one whose columns lie in files. Learned rows lie in a
-    file in either.
+    Its peak is that of an evaluation in memory, and its least that of one whose columns and edges lie in files. Learned rows
+    lie in a file in either.
     """
     limit, statistics = MemoryLimit.of(config), job.statistics
-    found = footprint(job.traits, job.plan, statistics, limit.layout(job.traits, None))
+    layout = limit.layout(job.traits, None)
+    found = footprint(job.traits, job.plan, statistics, layout)
     assert found.in_memory is not None  # the engine is in this process
     rows = DRIVER_BYTES + int(local_gaps(job.plan) * LEARNED_COPIES * learned_bytes(job.plan, statistics))
-    # the edges are read and sorted at one time
+    least, edges = found.least, statistics.edges
+    if sums_from_files(job.plan, statistics):
+        least = footprint(job.traits, job.plan, replace(statistics, edges=0), layout).least + ENDS_READ * PART_BYTES
+        edges = min(edges, EDGES_READ)
+    # else all edges are read and sorted at one time
     of_edge = EDGE_BYTES + EDGE_NUMBER_BYTES * summary.numbers
-    read = of_edge * statistics.edges + SET_VERTEX_BYTES * statistics.vertices
-    least = max(read, min(found.least, found.in_memory) - rows)
+    read = of_edge * edges + SET_VERTEX_BYTES * statistics.vertices
+    least = max(read, min(least, found.in_memory) - rows)
     return replace(found, peak=max(least, found.in_memory - rows), least=least)
 
 

@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from lotan.batches.examples import examples_of
 from lotan.errors import ConfigurationError, ModelError
 from lotan.memory.limit import MemoryLimit
 from lotan.planning.batches import plan_of_batch
 from lotan.planning.job import Job, described_memory
+from lotan.planning.stored_rows import check_stored_rows, learned_modules, row_widths, states_of_rows
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
+from lotan.settings.storage import OF_ALL_ROWS
 from lotan.storage.edge_readers import record_bytes
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
+from planner.footprint import without_rows
 from planner.neighbours import orders_neighbours
 from planner.orders.vertex_division import VertexDivision, VertexSizes, divide_vertices
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
 
 
-def with_stored_vertices(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
+def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, config: TrainerConfig) -> Job:
     """Return a job that trains on mini-batches from partitions on a disk.
+
+    Args:
+        job: The job, whose plan evaluates.
+        model: The model.
+        sampling: The way in which batches are sampled.
+        config: The settings of the run.
 
     Raises:
         GraphError: If the graph is of a kind that is not stored in partitions so far.
-        ModelError: If the model learns rows, or takes neighbours in the order of ids.
+        ModelError: If the model learns rows in a form that is not stored, or takes neighbours in the order of ids.
         PlanError: If a batch cannot be planned.
         ConfigurationError: If the memory limit is too low, or there is none and the order says no sizes.
     """
-    _check(job, config)
+    learned = row_widths(learned_modules(model))
+    _check(job, learned, config)
     job = replace(job, batch=plan_of_batch(job, sampling, config))
-    return described_memory(replace(job, stored_vertices=_stored(job, config)), config)
+    return described_memory(replace(job, stored_vertices=_stored(job, learned, config)), config)
 
 
-def _check(job: Job, config: TrainerConfig) -> None:
+def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:
     regime = config.regime
     assert isinstance(regime, MiniBatch)
     order = f"order {regime.order!r}"
     check_storable(job.graph, order)
-    if job.train.learned:
-        raise ModelError(
-            f"{order} keeps features on a disk, and the model learns {', '.join(sorted(job.train.learned))}: learned rows from a "
-            "disk are for link tasks so far. Leave order out of the regime, or the rows out of the model"
-        )
+    check_stored_rows(job.train, learned, config)
+    given = {"penalty": config.penalty, "clip_grad_norm": config.clip_grad_norm}
+    for name in (name for name, value in given.items() if learned and value is not None):
+        raise ConfigurationError(f"{order} keeps learned rows on a disk, and {name} {OF_ALL_ROWS[name]}: leave one out")
     if orders_neighbours(job.train):
         raise ModelError(
             f"{order} gives vertices other numbers, and the model takes neighbours in the order of their ids: leave order out of "
@@ -52,7 +64,7 @@ def _check(job: Job, config: TrainerConfig) -> None:
         )
 
 
-def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
+def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> StoredVertices:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
     arrays = job.graph.arrays()
@@ -64,6 +76,7 @@ def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
         row_bytes=NUMBER_BYTES * arrays.features.shape[1],
         edge_bytes=record_bytes(numbers) * len(arrays.src),
         edge_numbers=numbers,
+        learned_bytes=NUMBER_BYTES * sum(learned.values()) * (1 + states_of_rows(config)),
     )
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:
@@ -73,7 +86,7 @@ def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
         )
     if given is None:
         assert limit.bytes is not None
-        room = limit.bytes - job.needs(config).least
+        room = limit.bytes - without_rows(job.needs(config), job.plan, job.statistics).least
         division = divide_vertices(name, sizes, room)
     else:
         partitions, capacity = given
@@ -91,4 +104,5 @@ def _stored(job: Job, config: TrainerConfig) -> StoredVertices:
     folder = config.storage_dir
     if folder is None and config.checkpoint_dir is not None:
         folder = Path(config.checkpoint_dir) / "storage"
-    return StoredVertices(division, sizes, regime.seed, None if folder is None else Path(folder).expanduser())
+    place = None if folder is None else Path(folder).expanduser()
+    return StoredVertices(division, sizes, learned, regime.seed, place)

@@ -332,10 +332,10 @@ def _check_checkpoints(config: TrainerConfig) -> None:
             "checkpoint_batches counts mini-batches, and an epoch in full batch has one step: leave it out, or train with "
             "regime=lotan.MiniBatch(...)"
         )
-    if config.tables is not None or config.regime.is_stored:
-        where = "learned rows in row tables" if config.tables is not None else "partitions on a disk"
+    if config.tables is not None:
         raise ConfigurationError(
-            f"checkpoint_batches does not go with {where}, whose runs are saved after epochs alone: leave it out"
+            "checkpoint_batches does not go with learned rows in row tables, whose runs are saved after epochs alone: leave it "
+            "out"
         )
 
 

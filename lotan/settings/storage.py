@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from lotan.settings.config import TrainerConfig
 
 
+OF_ALL_ROWS = {
+    "penalty": "may read all rows",
+    "clip_grad_norm": "sums over rows in the order in which they lie in memory",
+}
+"""The settings that do not go with learned rows on a disk, each with the reason."""
+
+
 def check_storage(regime: object, task: object, config: TrainerConfig) -> None:
     """Refuse what cannot be trained from partitions on a disk so far, by its name.
 
@@ -50,11 +57,8 @@ def check_storage(regime: object, task: object, config: TrainerConfig) -> None:
         return
     reasons = {
         "filtered=True": (task.filtered, "needs all links in memory"),
-        "penalty": (config.penalty is not None, "may read all rows"),
-        "clip_grad_norm": (
-            config.clip_grad_norm is not None,
-            "sums over rows in the order in which they lie in memory",
-        ),
+        "penalty": (config.penalty is not None, OF_ALL_ROWS["penalty"]),
+        "clip_grad_norm": (config.clip_grad_norm is not None, OF_ALL_ROWS["clip_grad_norm"]),
         "tables": (config.tables is not None, "keeps rows in other processes"),
         "monitor='auc'": (config.monitor == "auc", "needs all links in memory"),
     }

@@ -44,7 +44,7 @@ class PartitionBuffer:
         self._free = list(range(slots))[::-1]
         self._ahead: dict[int, tuple[int, Future[None]]] = {}  # the slots of partitions that are being read
         self._dirty: set[int] = set()
-        self._epoch = 0
+        self._generation = files.next_generation  # of the files that are written
         self._writing: list[Future[None]] = []
         self._error: BaseException | None = None  # the first one, after which nothing is read or written
         self._thread = ThreadPoolExecutor(1, "lotan-partitions")
@@ -54,9 +54,9 @@ class PartitionBuffer:
         """The partitions that are trained on."""
         return tuple(np.flatnonzero(self._slot >= 0).tolist())
 
-    def begin(self, epoch: int) -> None:
-        """Write to files of this epoch from now on."""
-        self._epoch = epoch
+    def begin(self) -> None:
+        """Write to files of a new generation from now on, so that those of a checkpoint stay as they are."""
+        self._generation = self.files.next_generation
 
     def turn_to(self, held: Collection[int], then: Collection[int] = ()) -> None:
         """Bring partitions into memory, and begin to read those that are needed next.
@@ -87,7 +87,7 @@ class PartitionBuffer:
             self._read_ahead(partition)
 
     def changed(self) -> None:
-        """Say that rows of the partitions in memory are changed."""
+        """Say that rows of the partitions in memory change, so that they are to be written."""
         self._dirty.update(self.held)
 
     def rows(self, positions: Positions) -> Tensor:
@@ -123,11 +123,11 @@ class PartitionBuffer:
         self._free.append(slot)  # a later read into it waits in the thread's queue, behind the write
 
     def _write(self, partition: int, slot: int) -> None:
-        epoch = self._epoch
+        generation = self._generation
 
         def write() -> None:
             started = time.perf_counter()
-            self.moved.written_bytes += self.files.write(partition, epoch, self._of(partition, slot))
+            self.moved.written_bytes += self.files.write(partition, generation, self._of(partition, slot))
             self.moved.write_seconds += time.perf_counter() - started
 
         self._writing.append(self._submit(write))

@@ -34,6 +34,7 @@ from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.partitioned_graph import PartitionedGraph, Records
 from lotan.storage.placement import Placement
 from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
+from lotan.storage.vertex_batches import numbers_left
 from planner.orders.order import EdgeOrder, Set
 from planner.physical import Plan
 from planner.regime import Fanout
@@ -50,7 +51,9 @@ class LinkSet:
     first: int  # the number of its first batch in the epoch
 
 
-def sets_of_epoch(graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of: Randomness) -> Iterator[LinkSet]:
+def sets_of_epoch(
+    graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of: Randomness, begun: int = 0
+) -> Iterator[LinkSet]:
     """Yield the sets of an epoch with their links, which are read from the disk one set at a time.
 
     The links of a set are put in an order that depends on the seed, the epoch and the place of each link on the disk.
@@ -60,10 +63,15 @@ def sets_of_epoch(graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of
         order: The order of the epoch.
         batch_size: The links of a batch.
         of: The seed of the batches, and the epoch.
+        begun: The batches of the epoch that are done. A set without others is neither read nor yielded.
     """
     first, partitions = 0, graph.placement.partitions
     following: Sequence[Set] = (*order.sets[1:], ())
     for number, (held, buckets, then) in enumerate(zip(order.sets, order.buckets, following, strict=True)):
+        batches = -(-sum(map(graph.size, buckets)) // batch_size)
+        if first + batches <= begun and begun:
+            first += batches
+            continue
         records, _ = graph.edges(buckets)
         starts = [graph.offsets[a * partitions + b] for a, b in buckets]
         places = [start + np.arange(graph.size(bucket)) for start, bucket in zip(starts, buckets, strict=True)]
@@ -71,7 +79,7 @@ def sets_of_epoch(graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of
         words = order_words(places_of_links, of)  # [links, 2]
         turn = np.lexsort((places_of_links, words[:, 1], words[:, 0]))
         yield LinkSet(number, held, then, records[turn], first)
-        first += -(-len(records) // batch_size)
+        first += batches
 
 
 def pairs_of(
@@ -264,22 +272,29 @@ class StoredLinkBatches:
         self.prepared = Prepared()
         self._thread = preparing_thread()
 
-    def of_epoch(self, epoch: int, order: EdgeOrder) -> Iterator[Batch]:
+    def of_epoch(self, epoch: int, order: EdgeOrder, first: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch. The rows of a batch are in the buffer until the next one is asked for.
+
+        Args:
+            epoch: The number of the epoch, from 1.
+            order: Its order.
+            first: The number of the first batch, if those before it are done.
 
         Raises:
             StorageError: If partitions or links cannot be read or written.
         """
-        self._buffer.begin(epoch)
         size, of = self._regime.batch_size, Randomness(self._regime.seed, epoch)
-        for found in sets_of_epoch(self._graph, order, size, of):
+        for found in sets_of_epoch(self._graph, order, size, of, first):
             self._buffer.turn_to(found.held, found.then)
             if not len(found.records):
                 continue
             batches = SetOfLinks(found, InMemory(self._graph.placement, found.held), self._graph_of(found))
             prepare = partial(self._prepare, batches, epoch)
-            yield from self.prepared.ahead(self._thread, prepare, -(-len(found.records) // size))
-            self._buffer.changed()
+            for batch in self.prepared.ahead(
+                self._thread, prepare, numbers_left(found.first, len(found.records), size, first)
+            ):
+                self._buffer.changed()
+                yield batch
 
     def _graph_of(self, of_set: LinkSet) -> PlainSet | SampledSet:
         if isinstance(self._loader, RowLoader):

@@ -1,7 +1,8 @@
-"""Learned rows and the optimizer's state of each on a disk: a file for each partition, and another for each epoch.
+"""Learned rows and the optimizer's state of each on a disk: a file for each partition, and another for each generation.
 
-An epoch writes files of its own and leaves those of the epoch before as they are. So the rows of the last checkpoint are
-whole at any moment, and those of the best epoch too. Other files are removed once a checkpoint is on the disk.
+A generation ends with a checkpoint: after an epoch, or between mini-batches. The next one writes files of its own and leaves
+those before as they are. So the rows of the last checkpoint are whole at any moment, and those of the best epoch too. Other
+files are removed once a checkpoint is on the disk.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from lotan.storage.placement import Placement
 ROWS = "rows"
 """The folder of the files of learned rows, in that of the storage."""
 
+GENERATIONS = 3
+"""The files of all rows on the disk: those of the last checkpoint, those written since then, and the best ones."""
+
 Versions = Mapping[str, tuple[int, str]]
-"""The epoch of each partition's file and the checksums of its columns, by the number of the partition as a text."""
+"""The generation of each partition's file and the checksums of its columns, by the number of the partition as a text."""
 
 
 @dataclass
@@ -55,17 +59,22 @@ class RowFiles:
         self._unforced: set[Path] = set()
         written(self.folder, lambda: self.folder.mkdir(parents=True, exist_ok=True))
 
-    def path(self, partition: int, epoch: int) -> Path:
-        """Return the place of a partition's file of an epoch."""
-        return self.folder / f"{partition}.{epoch}.bin"
+    @property
+    def next_generation(self) -> int:
+        """The number of a generation that none of the files read now has."""
+        return 1 + max((generation for generation, _ in self.versions.values()), default=-1)
 
-    def write(self, partition: int, epoch: int, rows: Sequence[Tensor]) -> int:
+    def path(self, partition: int, generation: int) -> Path:
+        """Return the place of a partition's file of a generation."""
+        return self.folder / f"{partition}.{generation}.bin"
+
+    def write(self, partition: int, generation: int, rows: Sequence[Tensor]) -> int:
         """Write the rows of a partition, and return the number of bytes. `versions` is left to the caller.
 
         Raises:
             StorageError: If they cannot be written.
         """
-        path = self.path(partition, epoch)
+        path = self.path(partition, generation)
         self._unforced.add(path)
 
         def write() -> str:
@@ -78,7 +87,7 @@ class RowFiles:
                         data = data[file.write(data) :]
             return "-".join(sums)
 
-        self.versions[str(partition)] = epoch, written(path, write)
+        self.versions[str(partition)] = generation, written(path, write)
         return sum(column.nbytes for column in rows)
 
     def read(self, partition: int, out: Sequence[Tensor], versions: Versions | None = None) -> int:
@@ -92,8 +101,8 @@ class RowFiles:
         Raises:
             StorageError: If the file is not there, was cut short or was changed.
         """
-        epoch, sums = (self.versions if versions is None else versions)[str(partition)]
-        path = self.path(partition, epoch)
+        generation, sums = (self.versions if versions is None else versions)[str(partition)]
+        path = self.path(partition, generation)
         try:
             with open(path, "rb", buffering=0) as file:
                 for column, checksum in zip(out, sums.split("-"), strict=False):
@@ -147,7 +156,7 @@ class RowFiles:
 
     def keep(self, kept: Iterable[Versions]) -> None:
         """Remove all files but those of some versions."""
-        names = {self.path(int(partition), epoch) for one in kept for partition, (epoch, _) in one.items()}
+        names = {self.path(int(partition), generation) for one in kept for partition, (generation, _) in one.items()}
         for path in self.folder.glob("*.bin"):
             if path not in names:
                 path.unlink(missing_ok=True)
@@ -158,4 +167,4 @@ _MEND = "restore the folder from a copy, or train anew in another one"
 
 def versions_of(content: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     """Return versions that were read from a checkpoint."""
-    return {partition: (int(epoch), str(checksum)) for partition, (epoch, checksum) in content.items()}
+    return {partition: (int(generation), str(checksum)) for partition, (generation, checksum) in content.items()}

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order, some_of
-from lotan.storage.partitioned_graph import PartitionedGraph
+from lotan.memory.mapped import MappedMemory
+from lotan.memory.trim import give_back_freed
+from lotan.storage.edge_readers import Numbers
+from lotan.storage.partitioned_graph import PartitionedGraph, Records
 from lotan.storage.placement import Placement
+from planner.orders.division import EDGES_READ
+from planner.orders.order import Bucket
 
 
 class InMemory:
@@ -78,29 +84,144 @@ def arrays_of_set(
     Raises:
         StorageError: If a bucket is cut short or was changed.
     """
-    summary = graph.summary
     records, numbers = graph.edges([(a, b) for a in held for b in held])
     src, dst = (memory.numbers(records[:, column].astype(np.int64)) for column in (0, 1))
     relations = records[:, 2].astype(np.int64)
     del records
-    if summary.both_ways:  # a link and its reverse are both in the set, or neither is
+    if graph.summary.both_ways:  # a link and its reverse are both in the set, or neither is
         src, dst, missing = add_reverses(src, dst, len(memory))
         relations = np.concatenate([relations, relations[missing]])
         numbers = np.concatenate([numbers, numbers[missing]])
-    weight = numbers[:, 0] if summary.weighted else None
-    attributes = None if summary.attributes is None else numbers[:, int(summary.weighted) :]
-    order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
+    edges = _in_order(graph, src, dst, relations, numbers)
+    del src, dst, relations, numbers
     rows = graph.placement.rows(memory.every)
     return GraphArrays(
         ids=vertices.ids[rows],
         features=np.empty((len(rows), 0), dtype=np.float32),
         label=vertices.label[rows],
         split=np.zeros(len(rows), dtype=np.int8),
-        src=src[order],
-        dst=dst[order],
-        weight=some_of(weight, order),
-        edge_attr=some_of(attributes, order),
-        edge_type=None if types is None else types[relations[order]],
+        src=edges.src,
+        dst=edges.dst,
+        weight=edges.weight,
+        edge_attr=edges.attributes,
+        edge_type=None if types is None else types[edges.relations],
+        flat=graph.summary.flat,
+        vertex_weight=some_of(vertices.weight, rows),
+    )
+
+
+def arrays_in_files(
+    graph: PartitionedGraph, vertices: VertexRows, mapped: MappedMemory, types: Types | None = None
+) -> GraphArrays:
+    """Return the graph of all partitions, whose edges lie in files. `EDGES_READ` of them are read and sorted at a time.
+
+    Args:
+        graph: The graph on the disk, whose buckets are read.
+        vertices: The columns of all vertices.
+        mapped: The files of this process that hold the edges.
+        types: The type of an edge for each number of a relation; None: edges have no types.
+
+    Raises:
+        StorageError: If a bucket is cut short or was changed.
+    """
+    every, summary = range(graph.placement.partitions), graph.summary
+    most = summary.training * (2 if summary.both_ways else 1)
+    made = [mapped.new(most, torch.int64).numpy() for _ in range(2 if types is None else 3)]
+    made += [mapped.new(most).numpy()] * summary.weighted
+    attributes = None if summary.attributes is None else mapped.new(most * summary.attributes).view(most, -1).numpy()
+    count = 0
+    for into in (ends for partition in every for ends in _ends_to_read(graph, partition)):
+        records, numbers = _edges_into(graph, into)
+        src, dst, numbers_of_relations = records.astype(np.int64).T  # all vertices are there: positions are numbers
+        edges = _in_order(graph, src, dst, numbers_of_relations, numbers)
+        relations = [] if types is None else [types[edges.relations]]
+        columns = [edges.src, edges.dst, *relations, *([] if edges.weight is None else [edges.weight])]
+        some = slice(count, count + len(edges.src))
+        for whole, column in zip(made, columns, strict=True):
+            whole[some] = column
+        if attributes is not None and edges.attributes is not None:
+            attributes[some] = edges.attributes
+        count = some.stop
+        del records, numbers, src, dst, numbers_of_relations, edges, columns, relations
+        mapped.give_all_back()
+        give_back_freed()
+    rows = graph.placement.rows(np.arange(graph.placement.vertices))
+    return GraphArrays(
+        ids=vertices.ids[rows],
+        features=np.empty((len(rows), 0), dtype=np.float32),
+        label=vertices.label[rows],
+        split=np.zeros(len(rows), dtype=np.int8),
+        src=made[0][:count],
+        dst=made[1][:count],
+        weight=made[-1][:count] if summary.weighted else None,
+        edge_attr=None if attributes is None else attributes[:count],
+        edge_type=None if types is None else made[2][:count],
         flat=summary.flat,
         vertex_weight=some_of(vertices.weight, rows),
     )
+
+
+def _ends_to_read(graph: PartitionedGraph, partition: int) -> list[range]:
+    """Return the vertices of a partition in runs that at most `EDGES_READ` edges end in, if no vertex has more."""
+    first, count = graph.placement.first(partition), graph.placement.count(partition)
+    buckets = _ending_in(graph, partition)
+    if sum(graph.size(bucket) for bucket, _ in buckets) <= EDGES_READ:
+        return [range(first, first + count)]
+    counts = np.zeros(count, dtype=np.int64)
+    for bucket, end in buckets:
+        counts += np.bincount(graph.edges([bucket])[0][:, end] - first, minlength=count)
+    ends, found, start = counts.cumsum(), [], 0
+    while start < count:
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + EDGES_READ, side="right")))
+        found.append(range(first + start, first + stop))
+        start = stop
+    return found
+
+
+def _ending_in(graph: PartitionedGraph, partition: int) -> list[tuple[Bucket, int]]:
+    """Return the buckets with edges that end in a partition, or whose reverses do, each with the column of that end."""
+    every = range(graph.placement.partitions)
+    reverses = [((partition, one), 0) for one in every] if graph.summary.both_ways else []
+    return [*(((one, partition), 1) for one in every), *reverses]
+
+
+def _edges_into(graph: PartitionedGraph, ends: range) -> tuple[Records, Numbers]:
+    """Return the records and numbers of all edges that end in some vertices of one partition, with added reverses."""
+    partition = int(graph.placement.partition_of(np.array([ends.start]))[0])
+    found: tuple[list[Records], list[Records]] = [], []  # by the column of the end
+    beside: tuple[list[Numbers], list[Numbers]] = [], []
+    for bucket, end in _ending_in(graph, partition):
+        records, numbers = graph.edges([bucket])
+        kept = (records[:, end] >= ends.start) & (records[:, end] < ends.stop)
+        found[end].append(records[kept])
+        beside[end].append(numbers[kept])
+    records, numbers = np.concatenate(found[1]), np.concatenate(beside[1])
+    if not found[0]:
+        return records, numbers
+    reverses, count = np.concatenate(found[0])[:, [1, 0, 2]], graph.placement.vertices
+    keys, of_reverses = (one[:, 0].astype(np.int64) * count + one[:, 1] for one in (records, reverses))
+    missing = np.flatnonzero(~np.isin(of_reverses, keys))
+    return np.concatenate([records, reverses[missing]]), np.concatenate([numbers, np.concatenate(beside[0])[missing]])
+
+
+@dataclass(frozen=True)
+class _SomeEdges:
+    """Edges between partitions in memory, by destination, then source."""
+
+    src: Positions
+    dst: Positions
+    relations: Positions
+    weight: Weights | None
+    attributes: np.ndarray | None
+
+
+def _in_order(
+    graph: PartitionedGraph, src: Positions, dst: Positions, relations: Positions, numbers: Numbers
+) -> _SomeEdges:
+    """Return edges by destination, then source, and then by what they have beside their ends."""
+    summary = graph.summary
+    weight = numbers[:, 0] if summary.weighted else None
+    attributes = None if summary.attributes is None else numbers[:, int(summary.weighted) :]
+    order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
+    return _SomeEdges(src[order], dst[order], relations[order], some_of(weight, order), some_of(attributes, order))

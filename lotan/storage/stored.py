@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, making_seconds, turned_bytes
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
+from lotan.storage.row_files import GENERATIONS
 from planner.footprint import Footprint
 from planner.orders import least_swaps
 from planner.orders.division import Division, Sizes
 from planner.orders.order import EdgeOrder
-
-GENERATIONS = 3
-"""The files of all rows on the disk: those of the last checkpoint, those of the epoch that runs, and the best ones."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,12 @@ class Stored:
     def order(self, epoch: int) -> EdgeOrder:
         """Return the order of an epoch."""
         return self.division.of_epoch(self.seed, epoch)
+
+    @property
+    def making_seconds(self) -> float:
+        """The estimated seconds in which the sets of an epoch are made."""
+        sets, sizes = self.order(1).sets, self.sizes
+        return making_seconds(sets, self.division.partitions, sizes.messages, self.summary.training)
 
     def schedule(self, compute_seconds: float) -> DiskSchedule:
         """Return the schedule of the first epoch.

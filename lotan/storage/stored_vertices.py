@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, making_seconds, turned_bytes
+from lotan.storage.row_files import GENERATIONS
 from planner.orders.vertex_division import VertexDivision, VertexSizes
 
 
@@ -15,18 +17,26 @@ class StoredVertices:
 
     division: VertexDivision
     sizes: VertexSizes
+    learned: Mapping[str, int]  # the numbers in a row of each parameter that has a row for each vertex
     seed: int  # of the regime, which draws partitions and orders
     folder: Path | None  # the folder of the partitions; None: a temporary one
 
     @property
     def disk_bytes(self) -> int:
-        """The bytes on the disk: features and edges, each once."""
-        return self.sizes.vertices * self.sizes.row_bytes + self.sizes.edge_bytes
+        """The most bytes on the disk: features and edges, each once, and learned rows."""
+        sizes = self.sizes
+        return sizes.vertices * (sizes.row_bytes + GENERATIONS * sizes.learned_bytes) + sizes.edge_bytes
 
     @property
     def bytes(self) -> int:
         """The estimated bytes in memory."""
         return self.division.bytes(self.sizes)
+
+    @property
+    def making_seconds(self) -> float:
+        """The estimated seconds in which the sets of an epoch are made."""
+        sets = self.division.of_epoch(self.seed, 1).sets
+        return making_seconds(sets, self.division.partitions, self.sizes.edges, 0)
 
     def schedule(self, compute_seconds: float) -> DiskSchedule:
         """Return the schedule of the first epoch.
@@ -36,20 +46,20 @@ class StoredVertices:
         """
         division, sizes = self.division, self.sizes
         order, partitions = division.of_epoch(self.seed, 1), division.partitions
-        features = sizes.vertices * sizes.row_bytes
+        buffered = sizes.vertices * sizes.buffered
         return DiskSchedule(
             partitions=str(division),
             read_ahead=division.slots - division.capacity,
             buffer_bytes=division.buffer_bytes(sizes),
-            all_bytes=features,
-            columns="features",
+            all_bytes=buffered,
+            columns="rows and features" if self.learned else "features",
             edges="edges",
             sets=order.sets,
             examples=tuple(f"examples of {' '.join(map(str, some)) or 'none'}" for some in order.partitions),
             least_swaps=None,
-            read_bytes=turned_bytes(features, order.sets, partitions),
+            read_bytes=turned_bytes(buffered, order.sets, partitions),
             edge_bytes=bytes_of_sets(sizes.edge_bytes, order.sets, partitions),
-            written_bytes=0,
+            written_bytes=turned_bytes(sizes.vertices * sizes.learned_bytes, order.sets, partitions),
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,

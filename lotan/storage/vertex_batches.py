@@ -59,6 +59,21 @@ def vertex_sets(graph: PartitionedGraph, order: VertexOrder, examples: Positions
     return [replace(one, then=then) for one, then in zip(found, following, strict=True)]
 
 
+def numbers_left(of_set: int, examples: int, batch_size: int, first: int) -> range:
+    """Return the numbers in its set of the batches that are left of it.
+
+    Args:
+        of_set: The number of the set's first batch in the epoch.
+        examples: The examples of the set.
+        batch_size: The examples of a batch.
+        first: The number in the epoch of the first batch that is left.
+
+    >>> numbers_left(of_set=4, examples=10, batch_size=5, first=5)
+    range(1, 2)
+    """
+    return range(max(0, first - of_set), -(-examples // batch_size))
+
+
 class SetBatches:
     """The batches of one set of partitions, whose features are in the buffer.
 
@@ -66,7 +81,7 @@ class SetBatches:
         graph: The graph on the disk.
         of_set: The set.
         vertices: The columns of all vertices that stay in memory.
-        features: The buffer, which holds the partitions of the set.
+        buffer: The buffer, which holds the partitions of the set.
         plan: The plan of a batch.
         regime: The regime.
         epoch: The epoch.
@@ -79,7 +94,7 @@ class SetBatches:
         graph: PartitionedGraph,
         of_set: VertexSet,
         vertices: VertexRows,
-        features: PartitionBuffer,
+        buffer: PartitionBuffer,
         plan: Plan,
         regime: MiniBatch,
         epoch: int,
@@ -92,7 +107,9 @@ class SetBatches:
         self.of_set, self._epoch, self._seed = of_set, epoch, regime.seed
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._sampler = Sampler(arrays, both)
-        elsewhere = Elsewhere(features.rows(memory.every), {"features": features.columns[0]})
+        # beside learned rows, features are what nobody changes
+        features = buffer.columns[0] if buffer.fixed is None else buffer.fixed[1]
+        elsewhere = Elsewhere(buffer.rows(memory.every), {"features": features})
         self._loader = BatchLoader(Graph.of_arrays(arrays), plan, chunk_rows, elsewhere)
         of = Randomness(regime.seed, epoch)
         self.targets = batches_of_epoch(memory.numbers(of_set.targets), arrays.keys, regime.batch_size, of)
@@ -110,11 +127,11 @@ class SetBatches:
 
 
 class StoredVertexBatches:
-    """The batches of a run whose features lie on a disk. They are prepared ahead, within a set of partitions.
+    """The batches of a run whose features and learned rows lie on a disk. They are prepared ahead, within a set of partitions.
 
     Args:
         graph: The graph on the disk.
-        features: The buffer of its features.
+        buffer: The buffer of its features, or of learned rows with features that nobody changes.
         division: The division, with the order of each epoch.
         examples: The rows of the examples, in ascending order of ids.
         vertices: The columns of all vertices that stay in memory.
@@ -127,7 +144,7 @@ class StoredVertexBatches:
     def __init__(
         self,
         graph: PartitionedGraph,
-        features: PartitionBuffer,
+        buffer: PartitionBuffer,
         division: VertexDivision,
         examples: Positions,
         vertices: VertexRows,
@@ -137,7 +154,7 @@ class StoredVertexBatches:
         both: bool = False,
     ) -> None:
         self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
-        self._graph, self._features, self._division, self._vertices = graph, features, division, vertices
+        self._graph, self._buffer, self._division, self._vertices = graph, buffer, division, vertices
         self._regime, self._chunk_rows, self._both = regime, chunk_rows, both
         self._examples = np.sort(graph.placement.positions(examples))
         self._after = ExitStack()
@@ -149,22 +166,25 @@ class StoredVertexBatches:
         Raises:
             StorageError: If partitions or edges cannot be read.
         """
-        for number, graph in enumerate(self.of_epoch(epoch)):
+        for number, graph in enumerate(self.of_epoch(epoch, first), first):
             self.engine.turn_to(graph)
             outcome = run(self.engine, self.plan, self.plan.train, a_pass(number))
             yield replace(outcome, rows=graph.chunks.rows)
         give_back_freed()
 
-    def of_epoch(self, epoch: int) -> Iterator[LoadedGraph]:
-        """Yield the batches of an epoch in order."""
-        order = self._division.of_epoch(self._regime.seed, epoch)
-        for of_set in vertex_sets(self._graph, order, self._examples, self._regime.batch_size):
-            self._features.turn_to(of_set.held, of_set.then)
+    def of_epoch(self, epoch: int, first: int = 0) -> Iterator[LoadedGraph]:
+        """Yield the batches of an epoch in order, from a given number on. Sets before them are not read."""
+        order, size = self._division.of_epoch(self._regime.seed, epoch), self._regime.batch_size
+        for of_set in vertex_sets(self._graph, order, self._examples, size):
+            left = numbers_left(of_set.first, len(of_set.targets), size, first)
+            if not left:
+                continue
+            self._buffer.turn_to(of_set.held, of_set.then)
             batches = SetBatches(
                 self._graph,
                 of_set,
                 self._vertices,
-                self._features,
+                self._buffer,
                 self.plan,
                 self._regime,
                 epoch,
@@ -172,11 +192,14 @@ class StoredVertexBatches:
                 self._both,
             )
             prepare = partial(batches.prepare, self.prepared)
-            yield from self.prepared.ahead(self._thread, prepare, len(batches.targets))
+            for batch in self.prepared.ahead(self._thread, prepare, left):
+                if self._buffer.fixed is not None:
+                    self._buffer.changed()
+                yield batch
 
     def figures(self) -> dict[str, float]:
         """Return what was prepared and read, as plain data for the report."""
-        return {**asdict(self.prepared), **asdict(self._features.moved)}
+        return {**asdict(self.prepared), **asdict(self._buffer.moved)}
 
     def bytes_moved(self) -> dict[str, int]:
         """Return nothing: batches are in this process."""

@@ -1,11 +1,10 @@
-"""Training from a disk: the learner, whose rows are those of a buffer, and the passes over sets of partitions."""
+"""Training of links from a disk: the passes over sets of partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,106 +13,30 @@ from torch import Tensor
 
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
-from lotan.errors import DivergedError, StorageError
+from lotan.errors import DivergedError
 from lotan.graph.graph import Graph
 from lotan.links.pairs import score
 from lotan.links.training_pass import train_on_pairs
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
-from lotan.nn.learned_features import LearnedFeatures
 from lotan.planning.job import Job
-from lotan.planning.stored_links import learned_modules
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
-from lotan.settings.row_wise import begin_row_state
 from lotan.settings.tasks import LinkPrediction, excludes_targets
 from lotan.stages.metrics import metrics, statistics_of_links
-from lotan.stages.randomness import Randomness, random_rows
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.feature_files import open_features
 from lotan.storage.folder import check_room, claimed_storage, missing_bytes
 from lotan.storage.link_batches import RowLoader, Sampled, StoredLinkBatches, types_of
 from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
-from lotan.storage.placement import Placement
 from lotan.storage.ranks import StoredLinks, metrics_of_stored
-from lotan.storage.row_files import RowFiles, Versions, versions_of
-from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
-from lotan.storage.stored import Stored
-from lotan.training.checkpoint import LAST
+from lotan.storage.row_files import RowFiles, Versions
+from lotan.storage.set_graph import InMemory, VertexRows, arrays_in_files, arrays_of_set
 from lotan.training.learner import Learner, Weights
 from lotan.training.passes import Passes
+from lotan.training.stored_rows import StoredLearner, open_rows, refuse_old_checkpoint
 from planner.lower import OUTPUT
 from planner.regime import hops_of_plan
-
-DRAWN_ROWS = 1 << 12
-"""The rows that are drawn at one time, with ten times their memory in random words."""
-
-
-class StoredLearner(Learner):
-    """A learner whose learned rows lie on a disk. Its model holds those of the partitions in memory.
-
-    Args:
-        model: The model, with the rows of the buffer.
-        job: The job, whose partitions it trains on.
-        config: The settings of the run.
-        files: The files of the rows.
-    """
-
-    def __init__(self, model: torch.nn.Module, job: Job, config: TrainerConfig, files: RowFiles) -> None:
-        self.files, self.best_versions = files, {}
-        super().__init__(model, job, config)
-
-    files: RowFiles
-    best_versions: dict[str, tuple[int, str]]  # the files of the best epoch
-
-    @property
-    def _kept(self) -> Weights:
-        return {name: tensor for name, tensor in self.weights.items() if name not in self._by_row}
-
-    def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
-        """Record the metrics of the current weights, see `Learner.remember`."""
-        improved = super().remember(evaluation, seconds)
-        if improved:
-            self.best_versions = dict(self.files.versions)
-        return improved
-
-    def keep(self, best: bool) -> None:
-        """Write a checkpoint if the run has a directory for them, and remove the rows that nobody needs any more."""
-        if self.config.checkpoint_dir is not None:
-            self.files.force()
-        super().keep(best)
-        self.files.keep([self.files.versions, self.best_versions])
-
-    def begin_rows(self) -> list[Tensor]:
-        """Give the optimizer its state of the buffer's rows. Return the rows, and then their state."""
-        parameters = dict(self.model.named_parameters())
-        rows = [parameters[name] for name in self._by_row]
-        name = type(self.config.optimizer).__name__
-        states = [part for one in rows for part in begin_row_state(self.state.optimizer, one, name)]
-        return [*(one.detach() for one in rows), *states]
-
-    def _optimizer_state(self) -> dict[str, Any]:
-        """Return the optimizer's state without that of rows, which is in their files."""
-        found = super()._optimizer_state()
-        of_rows = {
-            number
-            for group in found["param_groups"]
-            for number, name in zip(group["params"], group["param_names"], strict=True)
-            if name in self._by_row
-        }
-        states = {
-            number: {key: value for key, value in state.items() if number not in of_rows or key == "step"}
-            for number, state in found["state"].items()
-        }
-        return {**found, "state": states}
-
-    def _storage_state(self) -> dict[str, Any]:
-        return {"rows": dict(self.files.versions), "best": dict(self.best_versions)}
-
-    def _resume_storage(self, storage: Mapping[str, Any]) -> None:
-        versions = versions_of(storage["rows"])
-        self.files.check(versions)
-        self.files.versions, self.best_versions = versions, versions_of(storage["best"])
 
 
 class StoredLinkPasses(Passes):
@@ -134,6 +57,7 @@ class StoredLinkPasses(Passes):
         assert isinstance(config.task, LinkPrediction)
         self._local = LocalEngine(config.chunk_rows)
         self._learner, self._task, self._stored = learner, config.task, job.stored
+        learner.buffer = buffer
         self._decoder, self._scores = job.decoder, job.scores
         self._graph, self._buffer, self._links = graph, buffer, StoredLinks(graph)
         ids, plan = job.stored.reader.ids, job.batch.plan
@@ -150,9 +74,13 @@ class StoredLinkPasses(Passes):
         super().__init__(self._local, job.batch.plan, [learner])
 
     def train(self) -> Generator[Sequence[Outcome], None, None]:
-        """Run the training passes of the next epoch, and yield the result of each. At the end all rows are on the disk."""
-        epoch = self._learner.state.epoch + 1
-        for batch in self._batches.of_epoch(epoch, self._stored.order(epoch)):
+        """Run the training passes that are left of the next epoch, and yield the result of each.
+
+        At the end all rows are on the disk.
+        """
+        state = self._learner.state
+        epoch = state.epoch + 1
+        for batch in self._batches.of_epoch(epoch, self._stored.order(epoch), state.part.batches):
             self._local.turn_to(batch.graph)
 
             def scored(rows: Tensor, links: int = batch.links, pairs: Any = batch.pairs) -> Any:
@@ -161,7 +89,7 @@ class StoredLinkPasses(Passes):
             def pass_of(number: int = batch.number) -> Outcome:
                 return run(self._local, self.plan, self.plan.train, self._pass(epoch, number))
 
-            yield [train_on_pairs(self._local, pass_of, scored)]
+            yield [replace(train_on_pairs(self._local, pass_of, scored), rows=batch.graph.chunks.rows)]
         self._buffer.flush()
         give_back_freed()
 
@@ -238,7 +166,7 @@ class StoredLinkPasses(Passes):
 class WholeGraph:
     """The graph of all partitions, over which an encoder is evaluated. Vertices are in the order of their positions.
 
-    Its features, and the learned rows of an evaluation, lie in files of this process.
+    Its features, and the learned rows of an evaluation, lie in files of this process. If columns do, edges do too.
 
     Args:
         job: The job.
@@ -250,11 +178,14 @@ class WholeGraph:
     def __init__(self, job: Job, graph: PartitionedGraph, buffer: PartitionBuffer, config: TrainerConfig) -> None:
         assert job.stored is not None
         placement, ids = graph.placement, job.stored.reader.ids
-        every = range(placement.partitions)
         self._mapped, self._placement, self._job = MappedMemory(str(graph.folder)), placement, job
         self._seed = config.seed
-        memory, vertices = InMemory(placement, every), VertexRows.without_labels(ids)
-        arrays = arrays_of_set(graph, memory, every, vertices, types_of(graph))
+        vertices, types = VertexRows.without_labels(ids), types_of(graph)
+        if job.stored.evaluates_on_disk:
+            arrays = arrays_in_files(graph, vertices, self._mapped, types)
+        else:
+            every = range(placement.partitions)
+            arrays = arrays_of_set(graph, InMemory(placement, every), every, vertices, types)
         if buffer.fixed is not None:
             files = buffer.fixed[0]
             (features,) = self._gathered(files, files.versions, 1)
@@ -305,10 +236,9 @@ def _check_finite(rows: Tensor, epoch: int) -> None:
 
 @contextmanager
 def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iterator[tuple[StoredLearner, Passes]]:
-    """Open the partitions of a run, which are written if they are not there, and a learner that trains on them.
+    """Open the partitions of a link task, which are written if they are not there, and a learner that trains on them.
 
-    At the end of the block the model's learned rows are those of the best epoch. They lie in a file without a name, which
-    vanishes with the last tensor that uses it. After an error the model has the rows that it had before.
+    At the end of the block the model's learned rows are those of the best epoch, see `open_rows`.
 
     Args:
         model: The user's model.
@@ -321,9 +251,7 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
     """
     stored = job.stored
     assert stored is not None
-    _refuse_old_checkpoint(config)
-    modules = learned_modules(model)
-    before = {name: (module.ids, module.weight) for name, module in modules.items()}
+    refuse_old_checkpoint(config)
     with ExitStack() as opened:
         folder = opened.enter_context(claimed_storage(stored.folder))
         check_room(
@@ -331,102 +259,16 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
             missing_bytes(folder, stored.disk_bytes),
             "the links, the features and three versions of the learned rows",
         )
-        division, ids = stored.division, stored.reader.ids
+        division = stored.division
         graph, _ = open_partitioned(folder, stored.reader, stored.summary, division.partitions, stored.seed)
         give_back_freed()
-        placement = graph.placement
-        widths = list(stored.learned.values())
-        files = RowFiles(folder, placement, [*widths, *(width for width in widths for _ in range(stored.states))])
-        try:
-            for module in modules.values():
-                module.set_rows(ids, torch.empty(division.slots * placement.capacity, module.width))
-            learner = StoredLearner(job.learned(model), job, config, files)
-            columns = learner.begin_rows()
-            if not files.versions:
-                _write_first(files, modules, before, stored, columns, config.seed)
-            files.keep([files.versions, learner.best_versions])
-            give_back_freed()
-            fixed = None
-            if stored.features is not None:
-                of_features, _ = open_features(folder, stored.features, placement)
-                fixed = of_features, torch.empty(division.slots * placement.capacity, *of_features.widths)
-            buffer = opened.enter_context(closing(PartitionBuffer(files, division.slots, columns, fixed)))
-            passes = opened.enter_context(closing(StoredLinkPasses(learner, graph, buffer)))
-            yield learner, passes
-            _export(files, modules, learner.best_versions or files.versions, stored, MappedMemory(str(folder)))
-        except BaseException:
-            for name, module in modules.items():
-                module.ids, module.weight = before[name]
-            raise
-
-
-def _refuse_old_checkpoint(config: TrainerConfig) -> None:
-    """Refuse to begin anew beside a checkpoint, whose rows would be overwritten."""
-    if config.checkpoint_dir is not None and not config.resume and (Path(config.checkpoint_dir) / LAST).exists():
-        raise StorageError(
-            f"{config.checkpoint_dir} holds the checkpoint of an earlier run, whose rows lie in files that a new run would "
-            "overwrite; go on from it with resume=True, or name another directory"
+        learner, columns = opened.enter_context(
+            open_rows(model, job, config, folder, graph.placement, division.slots, stored.reader.ids)
         )
-
-
-def _write_first(
-    files: RowFiles,
-    modules: Mapping[str, LearnedFeatures],
-    before: Mapping[str, tuple[Any, torch.nn.Parameter]],
-    stored: Stored,
-    columns: Sequence[Tensor],
-    seed: int,
-) -> None:
-    """Write the rows before the first epoch: those that the model had, or drawn ones, as in memory.
-
-    Args:
-        files: The files.
-        modules: The modules of rows by name.
-        before: Their ids and rows before the run.
-        stored: The job's partitions.
-        columns: The buffer's rows and their state, which is as new: the same for all rows.
-        seed: The seed of the rows.
-    """
-    placement, made = files.placement, files.new()
-    for column, of_buffer in zip(made[len(modules) :], columns[len(modules) :], strict=True):
-        column.copy_(of_buffer[:1].expand_as(column))
-    for partition in range(placement.partitions):
-        cut = files.cut(partition, made)
-        positions = placement.first(partition) + np.arange(placement.count(partition))
-        for start in range(0, len(positions), DRAWN_ROWS):
-            rows = placement.rows(positions[start : start + DRAWN_ROWS])
-            for (name, module), column in zip(modules.items(), cut, strict=False):
-                known = before[name][1].detach()
-                drawn = known[torch.from_numpy(rows)] if len(known) else _drawn(name, module, rows, stored, seed)
-                column[start : start + len(rows)] = drawn
-        files.write(partition, 0, cut)
-    files.force()
-
-
-def _drawn(name: str, module: LearnedFeatures, rows: np.ndarray, stored: Stored, seed: int) -> Tensor:
-    keys = torch.from_numpy(stored.reader.keys[rows])
-    like = torch.empty(len(rows), module.width)
-    return random_rows(like, "normal", 0.0, Randomness(seed, 0), f"{name}.weight", keys) * module.std
-
-
-def _export(
-    files: RowFiles,
-    modules: Mapping[str, LearnedFeatures],
-    versions: Versions,
-    stored: Stored,
-    mapped: MappedMemory,
-) -> None:
-    """Give the modules the rows of some versions, in the order of ids, in memory that is a file."""
-    placement: Placement = files.placement
-    held = files.new(len(modules))
-    count = stored.summary.vertices
-    found = [mapped.new(count * module.width).view(count, module.width) for module in modules.values()]
-    for partition in range(placement.partitions):
-        cut = files.cut(partition, held)
-        files.read(partition, cut, versions)
-        rows = placement.rows(placement.first(partition) + np.arange(placement.count(partition)))
-        for whole, column in zip(found, cut, strict=True):
-            whole.index_copy_(0, torch.from_numpy(rows), column)
-        mapped.give_all_back()
-    for module, whole in zip(modules.values(), found, strict=True):
-        module.set_rows(stored.reader.ids, whole)
+        fixed = None
+        if stored.features is not None:
+            of_features, _ = open_features(folder, stored.features, graph.placement)
+            fixed = of_features, torch.empty(division.slots * graph.placement.capacity, *of_features.widths)
+        buffer = opened.enter_context(closing(PartitionBuffer(learner.files, division.slots, columns, fixed)))
+        passes = opened.enter_context(closing(StoredLinkPasses(learner, graph, buffer)))
+        yield learner, passes

@@ -50,6 +50,7 @@ from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
 from lotan.training.stored import open_stored
+from lotan.training.stored_vertices import open_vertices_with_rows
 from planner.explain import (
     Format,
     PlanStage,
@@ -317,6 +318,10 @@ class Trainer:
             rows_learner = SparkRowsLearner(job.learned(self.model), job, self._settled)
             with open_passes(job, self.graph, self._settled, rows_learner) as passes, rows_learner.on(passes.engine):
                 yield rows_learner, passes
+            return
+        if job.stored_vertices is not None and job.stored_vertices.learned:
+            with open_vertices_with_rows(self.model, job, self._settled) as opened:
+                yield opened
             return
         learner = Learner(job.learned(self.model), job, self._settled)
         with open_passes(job, self.graph, self._settled, learner) as passes:

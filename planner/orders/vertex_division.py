@@ -26,6 +26,12 @@ class VertexSizes:
     row_bytes: int  # of a vertex's features
     edge_bytes: int  # of all edges on the disk
     edge_numbers: int = 0  # the numbers of an edge: its weight, and its attributes
+    learned_bytes: int = 0  # of a vertex's learned rows, with the optimizer's state
+
+    @property
+    def buffered(self) -> int:
+        """The bytes of a vertex in the buffer."""
+        return self.row_bytes + self.learned_bytes
 
     def least_training(self, partitions: int) -> int:
         """Return the number of partitions that the examples fill, if they come first."""
@@ -53,8 +59,8 @@ class VertexDivision:
         return each_once(self.partitions, self.capacity, seed, epoch)
 
     def buffer_bytes(self, sizes: VertexSizes) -> int:
-        """Return the bytes of the features in memory."""
-        return self.slots * -(-sizes.vertices // self.partitions) * sizes.row_bytes
+        """Return the bytes of the features and learned rows in memory."""
+        return self.slots * -(-sizes.vertices // self.partitions) * sizes.buffered
 
     def bytes(self, sizes: VertexSizes) -> int:
         """Return the estimated bytes in memory: the buffer, and the graph of a set."""
@@ -84,7 +90,7 @@ def divide_vertices(order: VertexOrderName, sizes: VertexSizes, room: int) -> Ve
 
 
 def _divisions(order: VertexOrderName, sizes: VertexSizes) -> list[VertexDivision]:
-    fine = max(2, sizes.vertices * sizes.row_bytes // BLOCK)
+    fine = max(2, sizes.vertices * sizes.buffered // BLOCK)
     found = [VertexDivision(order, 1, 1, 1)]
     for partitions in PARTITIONS:
         if partitions > min(fine, sizes.vertices):

@@ -46,7 +46,7 @@ def test_rows_equal_those_of_a_table_in_memory(tmp_path: Path, seed: int, ahead:
     files, placement = buffer.files, buffer.files.placement
     try:
         for epoch in (1, 2, 3):
-            buffer.begin(epoch)
+            buffer.begin()
             order = comet(8, 4, 4, seed, epoch) if seed % 2 else beta(8, 5, seed, epoch)
             for held, then in zip(order.sets, (*order.sets[1:], ()), strict=True):
                 buffer.turn_to(held, then if ahead else ())
@@ -75,7 +75,6 @@ def test_rows_equal_those_of_a_table_in_memory(tmp_path: Path, seed: int, ahead:
 
 def test_rows_that_nobody_changed_are_not_written(tmp_path: Path) -> None:
     buffer, _ = made(tmp_path, 12, 4, 3)
-    buffer.begin(1)
     for held in ((0, 1), (1, 2), (2, 3)):
         buffer.turn_to(held)
     buffer.flush()
@@ -98,7 +97,6 @@ def test_after_a_failed_write_nothing_goes_on(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(RowFiles, "write", full)
 
     def epoch() -> None:
-        buffer.begin(1)
         order = beta(8, 3)
         for held, then in zip(order.sets, (*order.sets[1:], ()), strict=True):
             buffer.turn_to(held, then)

@@ -14,19 +14,20 @@ import pytest
 import torch
 
 import lotan
-from lotan.errors import ConfigurationError, ModelError, StorageError
+from lotan.errors import ConfigurationError, GraphError, ModelError, StorageError
 from lotan.links.decoders import make_decoder
 from lotan.links.pairs import score
 from lotan.planning.learned import draw_rows
 from lotan.settings.optimizers import Optimizer
 from lotan.stages.randomness import Randomness
-from lotan.storage import row_files
+from lotan.storage import edge_readers, row_files
 from lotan.storage.edge_readers import LinkReader
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
 from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.set_graph import InMemory
 from lotan.training import checkpoint
 from tests.links.graphs import columns
+from tests.training.test_checkpoints_within_epochs import dying_after
 
 EPOCHS = 3
 COMET, BETA = "comet(partitions=8, buffer=4, groups=4)", "beta(partitions=7, buffer=3)"
@@ -109,6 +110,47 @@ def test_the_table_has_the_bits_of_a_run_in_memory(
     assert moved["written_bytes"] > 0
 
 
+class NormedRows(lotan.nn.LearnedRows):
+    """Learned rows with running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH)
+        self.norm = torch.nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.norm(super().forward(x, graph))
+
+
+def test_running_statistics_are_those_of_autograd_over_the_rows_of_batches(tmp_path: Path) -> None:
+    asked = trainer(model=NormedRows(), optimizer=lotan.SGD(lr=0.3), eval_every=0)
+    division = asked.config.regime.division
+    reader = LinkReader(graph(), TASK)
+    stored, _ = open_partitioned(tmp_path, reader, reader.summary(), division.partitions, 2)
+    wanted = NormedRows()
+    draw_rows(wanted, graph(), lotan.TrainerConfig())
+    decoder = make_decoder(TASK, WIDTH, 3, 0)
+    steps = torch.optim.SGD([*wanted.parameters(), *decoder.parameters()], 0.3)
+    for epoch in range(1, EPOCHS + 1):
+        for of_set in sets_of_epoch(stored, division.of_epoch(2, epoch), 16, Randomness(2, epoch)):
+            memory = InMemory(stored.placement, of_set.held)
+            for number, start in enumerate(range(0, len(of_set.records), 16), of_set.first):
+                records = of_set.records[start : start + 16]
+                of = Randomness(TASK.seed, epoch, batch=number)
+                pairs = pairs_of(records, of_set.records, memory, TASK, of, True)
+                out = wanted.norm(wanted.rows.weight[torch.from_numpy(stored.placement.rows(pairs.ends))])
+                found = score(decoder, out.detach(), [pairs.among(pairs.ends)], len(records), TASK.loss)
+                steps.zero_grad()
+                out.backward(found.rows)
+                for name, parameter in decoder.named_parameters():
+                    parameter.grad = found.decoder[name]
+                steps.step()
+    asked.fit()
+    found = asked.model.state_dict()
+    assert found["norm.num_batches_tracked"] > EPOCHS
+    for name, weight in wanted.state_dict().items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5)
+
+
 def test_the_best_epoch_is_kept_and_the_model_predicts(tmp_path: Path) -> None:
     asked = trainer(epochs=6, optimizer=lotan.Adam(lr=0.5), storage_dir=tmp_path)
     run = asked.fit()
@@ -153,29 +195,50 @@ def dying(monkeypatch: pytest.MonkeyPatch, write: int) -> list[int]:
     return count
 
 
-def writes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+def writes_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> int:
     with monkeypatch.context() as patched:
         count = dying(patched, 0)
-        trainer(checkpoint_dir=tmp_path / "whole").fit()
+        trainer(checkpoint_dir=tmp_path / "whole", **settings).fit()
     return count[0]
 
 
-@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.nightly)])
-def test_a_kill_at_any_write_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+@pytest.mark.parametrize(
+    ("step", "every"),
+    [
+        (19, None),
+        (67, 2),
+        pytest.param(1, None, marks=pytest.mark.nightly),
+        pytest.param(5, 2, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_kill_at_any_write_resumes_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, every: int | None
+) -> None:
     wanted = trainer()
     history = [epoch["metrics"] for epoch in wanted.fit().history]
-    total = writes_of_a_run(tmp_path, monkeypatch)
+    total = writes_of_a_run(tmp_path, monkeypatch, checkpoint_batches=every)
     assert total > 40
     for write in sorted({3, total, *range(9, total + 1, step)}):  # 8 writes are the first rows
         place = tmp_path / str(write)
         with monkeypatch.context() as patched:
             dying(patched, write)
             with pytest.raises(Killed):
-                trainer(checkpoint_dir=place).fit()
-        asked = trainer(checkpoint_dir=place, resume=True)
+                trainer(checkpoint_dir=place, checkpoint_batches=every).fit()
+        asked = trainer(checkpoint_dir=place, checkpoint_batches=every, resume=True)
         run = asked.fit()
         assert [epoch["metrics"] for epoch in run.history] == history, write
         assert torch.equal(asked.model.rows.weight, wanted.model.rows.weight), write
+
+
+def test_mini_batches_that_a_checkpoint_has_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"checkpoint_dir": tmp_path, "checkpoint_batches": 4, "epochs": 1}
+    batches = trainer(epochs=1).fit().report["mini_batches"]["batches"]
+    with dying_after(monkeypatch, 10):
+        trainer(**options).fit()
+    part = torch.load(tmp_path / "last.pt", weights_only=True)["part"]
+    assert part["batches"] == 8
+    assert len(list((tmp_path / "storage" / "rows").glob("0.*.bin"))) <= 2  # the checkpoint's, and the one after it
+    assert trainer(**options, resume=True).fit().report["mini_batches"]["batches"] == batches - 8
 
 
 KILLED = """
@@ -316,6 +379,12 @@ def test_a_note_says_that_no_epoch_calls_forward_hooks() -> None:
     model = lotan.nn.LearnedRows(WIDTH)
     model.register_forward_hook(lambda module, given, out: None)
     assert any("forward hooks of the model" in note for note in trainer(model=model).job.warnings)
+
+
+def test_more_vertices_than_records_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_readers, "MOST_VERTICES", 44)  # records hold positions of vertices as int32
+    with pytest.raises(GraphError, match="has 45 vertices; expected at most 44"):
+        trainer().explain()
 
 
 def test_several_tables_move_together(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ import torch_geometric.nn as pyg
 
 import lotan
 from lotan.batches.examples import batches_of_epoch, examples_of
-from lotan.batches.loader import BatchLoader
+from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
 from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import ConfigurationError, ModelError, StorageError
 from lotan.graph.arrays import GraphArrays, edge_order
 from lotan.planning.job import Job
+from lotan.planning.learned import draw_rows
 from lotan.stages.randomness import Randomness
 from lotan.storage import row_files
 from lotan.storage.placement import ExamplesFirst, Placement
@@ -28,6 +29,7 @@ from lotan.storage.stored_vertices import StoredVertices
 from lotan.training.learner import weights_of
 from lotan.training.passes import mean_of_batch
 from planner.orders.vertex_division import divide_vertices
+from tests.training.test_checkpoints_within_epochs import dying_after
 
 CACHED, ONCE = "cached_nodes(partitions=8, buffer=5)", "each_once(partitions=7, buffer=3)"
 EPOCHS, SIZE, WIDTH, CLASSES = 2, 5, 6, 3
@@ -63,8 +65,11 @@ def trainer(order: str = CACHED, model: torch.nn.Module | None = None, **setting
     return lotan.Trainer(model or sage(), graph, **{**given, **settings})
 
 
-def parts(asked: lotan.Trainer, epoch: int) -> Iterator[tuple[GraphArrays, np.ndarray]]:
-    """The part of the graph that each set of an epoch has, and the examples there, found without partitions on a disk."""
+def parts(asked: lotan.Trainer, epoch: int) -> Iterator[tuple[GraphArrays, np.ndarray, np.ndarray]]:
+    """The part of the graph that each set of an epoch has, the examples there, and its rows in the graph.
+
+    They are found without partitions on a disk.
+    """
     job = asked.job
     assert job.stored_vertices is not None
     arrays, division = asked.graph.arrays(), job.stored_vertices.division
@@ -96,6 +101,7 @@ def parts(asked: lotan.Trainer, epoch: int) -> Iterator[tuple[GraphArrays, np.nd
                 edge_attr=None if attributes is None else attributes[turn],
             ),
             targets,
+            rows,
         )
 
 
@@ -104,13 +110,16 @@ def in_memory(asked: lotan.Trainer) -> dict[str, torch.Tensor]:
     job, config, engine = asked.job, asked.config, LocalEngine()
     assert job.batch is not None
     plan, model, regime = job.batch.plan, deepcopy(asked.model), config.regime
+    draw_rows(model, asked.graph, config)
+    learned = list(job.train.learned)
     assert isinstance(regime, lotan.MiniBatch)
     loss = next(stage.loss for stage in plan.stages if stage.loss is not None)
-    optimizer = config.optimizer.build(dict(model.named_parameters()), [])
+    optimizer = config.optimizer.build(dict(model.named_parameters()), learned)
     for epoch in range(1, EPOCHS + 1):
         number = 0
-        for arrays, targets in parts(asked, epoch):
-            sampler, loader = Sampler(arrays), BatchLoader(lotan.Graph.of_arrays(arrays), plan)
+        for arrays, targets, rows in parts(asked, epoch):
+            places = Elsewhere(torch.from_numpy(rows), {})
+            sampler, loader = Sampler(arrays), BatchLoader(lotan.Graph.of_arrays(arrays), plan, elsewhere=places)
             of_epoch = batches_of_epoch(targets, arrays.keys, SIZE, Randomness(2, epoch)) if len(targets) else []
             for chosen in of_epoch:
                 sample = sampler.sample(chosen, regime.fanouts, Randomness(2, epoch, batch=number))
@@ -118,7 +127,8 @@ def in_memory(asked: lotan.Trainer) -> dict[str, torch.Tensor]:
                 found = run(engine, plan, plan.train, Pass(epoch, weights_of(model), config.seed, batch=number))
                 found = mean_of_batch(found, loss)
                 for name, parameter in model.named_parameters():
-                    parameter.grad = found.gradients[name].view_as(parameter)
+                    gradient = found.gradients[name]
+                    parameter.grad = gradient if name in learned else gradient.view_as(parameter)
                 optimizer.step()
                 number += 1
     engine.close()
@@ -199,7 +209,7 @@ def test_the_steps_are_those_of_autograd_on_the_parts(order: str) -> None:
     theirs = deepcopy(asked.model)
     optimizer = torch.optim.SGD(theirs.parameters(), 0.3)
     for epoch in range(1, EPOCHS + 1):
-        for arrays, targets in parts(asked, epoch):
+        for arrays, targets, _ in parts(asked, epoch):
             x, ends = torch.from_numpy(arrays.features), torch.from_numpy(np.stack([arrays.src, arrays.dst]))
             of_epoch = batches_of_epoch(targets, arrays.keys, SIZE, Randomness(2, epoch)) if len(targets) else []
             for chosen in map(torch.from_numpy, of_epoch):
@@ -241,6 +251,25 @@ def test_a_run_goes_on_after_a_kill_while_it_writes_and_between_epochs(
     place.write_bytes(place.read_bytes()[:-1] + b"?")
     with pytest.raises(StorageError, match="cut short or changed"):
         trainer(ONCE, checkpoint_dir=tmp_path, resume=True, epochs=3).fit()
+
+
+@pytest.mark.parametrize("order", [CACHED, ONCE])
+def test_a_run_goes_on_within_an_epoch_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    options = {"checkpoint_dir": tmp_path, "checkpoint_batches": 2}
+    wanted = trainer(order)
+    whole = wanted.fit()
+    of_epoch = whole.report["mini_batches"]["batches"] // EPOCHS
+    with dying_after(monkeypatch, of_epoch + 3):
+        trainer(order, **options).fit()
+    part = torch.load(tmp_path / "last.pt", weights_only=True)["part"]
+    assert part["batches"] == 2
+    asked = trainer(order, **options, resume=True)
+    run = asked.fit()
+    assert [epoch["metrics"] for epoch in run.history] == [epoch["metrics"] for epoch in whole.history]
+    assert all(torch.equal(one, asked.model.get_parameter(name)) for name, one in wanted.model.named_parameters())
+    assert run.report["mini_batches"]["batches"] == of_epoch - 2
 
 
 @pytest.mark.thorough
@@ -317,14 +346,84 @@ def test_the_memory_limit_decides_the_partitions() -> None:
 
 
 class WithRows(torch.nn.Module):
-    """Learned rows, which vertices have in memory alone."""
+    """Learned rows beside features, and a layer over both."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows, self.conv = lotan.nn.LearnedFeatures(4), lotan.nn.SAGEConv(4, CLASSES)
+        torch.manual_seed(3)
+        self.rows, self.lin = lotan.nn.LearnedFeatures(4), torch.nn.Linear(WIDTH, 4)
+        self.conv = lotan.nn.SAGEConv(4, CLASSES)
 
     def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
-        return self.conv(self.rows(graph), graph)
+        return self.conv(self.rows(graph) + self.lin(x), graph)
+
+
+class WithEmbedding(WithRows):
+    """Rows in torch's own module, of which none is stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = torch.nn.Embedding(60, 4)
+
+    def forward(self, x: torch.Tensor, graph: object) -> torch.Tensor:
+        return self.conv(self.rows.weight + self.lin(x), graph)
+
+
+def with_rows(order: str = ONCE, **settings: Any) -> lotan.Trainer:
+    return trainer(order, WithRows(), **{"fanouts": (3,), **settings})
+
+
+@pytest.mark.parametrize(
+    ("order", "optimizer"),
+    [(CACHED, lotan.Adam(lr=0.05)), (ONCE, lotan.Adam(lr=0.05)), (ONCE, lotan.Adagrad(lr=0.1))],
+    ids=["cached", "once", "adagrad"],
+)
+def test_learned_rows_have_the_bits_of_a_run_in_memory(tmp_path: Path, order: str, optimizer: Any) -> None:
+    asked = with_rows(order, storage_dir=tmp_path, eval_every=0, optimizer=optimizer)
+    wanted = in_memory(asked)
+    assert not asked.model.rows.has_rows  # planning has drawn none
+    run = asked.fit()
+    for name, weight in weights_of(asked.model).items():
+        assert torch.equal(weight, wanted[name]), name
+    assert run.report["mini_batches"]["written_bytes"] > 0
+    arrays = asked.graph.arrays()
+    predicted = run.predict().sort_values("id")["prediction"]
+    right = (np.asarray(predicted) == arrays.label)[arrays.split == 2].mean()
+    assert run.metrics["test"]["accuracy"] == pytest.approx(right)
+
+
+@pytest.mark.parametrize("every", [None, 2])
+def test_learned_rows_go_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int | None) -> None:
+    options = {"checkpoint_dir": tmp_path, "checkpoint_batches": every, "epochs": 3}
+    wanted = with_rows(epochs=3)
+    whole = wanted.fit()
+    of_epoch = whole.report["mini_batches"]["batches"] // 3
+    with dying_after(monkeypatch, of_epoch + 3):
+        with_rows(**options).fit()
+    with pytest.raises(StorageError, match="earlier run"):
+        with_rows(**options).fit()
+    asked = with_rows(**options, resume=True)
+    run = asked.fit()
+    assert [epoch["metrics"] for epoch in run.history] == [epoch["metrics"] for epoch in whole.history]
+    assert all(torch.equal(one, asked.model.get_parameter(name)) for name, one in wanted.model.named_parameters())
+
+
+def test_the_memory_of_learned_rows_is_that_of_the_buffer(tmp_path: Path) -> None:
+    on = lotan.datasets.generate(4000, 16_000, WIDTH, CLASSES)
+
+    def needed(width: int) -> tuple[StoredVertices, int]:
+        model = WithRows()
+        model.rows, model.lin = lotan.nn.LearnedFeatures(width), torch.nn.Linear(WIDTH, width)
+        model.conv = lotan.nn.SAGEConv(width, CLASSES)
+        asked = trainer("each_once(partitions=8, buffer=2)", model, graph=on, fanouts=(3,))
+        assert asked.job.stored_vertices is not None
+        return asked.job.stored_vertices, asked.job.needs(asked.config).least
+
+    (few, _), (many, least) = needed(4), needed(400)
+    of_buffer = 3 * 500 * 4 * 3 * 396  # three partitions of 500 rows, with Adam's two states
+    assert many.division.buffer_bytes(many.sizes) - few.division.buffer_bytes(few.sizes) == of_buffer
+    assert many.schedule(0.0).written_bytes == 4000 * 4 * 3 * 400
+    assert least < many.bytes + 4000 * 4 * 400 * 5 + (1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -339,9 +438,14 @@ class WithRows(torch.nn.Module):
         ({"order": "cached_nodes(partitions=8, buffer=2)"}, ConfigurationError, "buffer of at least 3"),
         ({"order": "each_once(partitions=80, buffer=2)"}, ConfigurationError, "more partitions than"),
         ({"engine": "rows"}, ConfigurationError, "engine"),
-        ({"checkpoint_batches": 2, "checkpoint_dir": "x"}, ConfigurationError, "checkpoint_batches"),
         ({"tables": 1}, ConfigurationError, "tables"),
-        ({"model": WithRows(), "fanouts": (3,)}, ModelError, "learns rows.weight"),
+        ({"model": WithEmbedding(), "fanouts": (3,)}, ModelError, "use LearnedFeatures"),
+        ({"model": WithRows(), "fanouts": (3,), "clip_grad_norm": 1.0}, ConfigurationError, "clip_grad_norm sums"),
+        (
+            {"model": WithRows(), "fanouts": (3,), "optimizer": lotan.RMSprop()},
+            ConfigurationError,
+            "RMSprop has no form",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -119,7 +119,8 @@ class LoadedGraph:
             self.rows_of_graph, self._of_types = given.rows, given.of_types
         self._places: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         ends = placed.src, placed.dst, placed.weight
-        self.sets = EdgeSets(Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph), counts, mapped)
+        edges = Edges(len(arrays.ids), *ends, data=columns, rows=self.rows_of_graph, mapped=mapped)
+        self.sets = EdgeSets(edges, counts, mapped)
         self.source_gradients = plan.source_gradients
         self.programs: Mapping[str, Program] = {}
         self.static: dict[str, Tensor] = {} if given is None else dict(given.static)

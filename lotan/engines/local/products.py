@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from lotan.memory.mapped import MappedMemory
 from planner.chunks import chunks_in_group, even_chunks
 
 PIECE_BYTES = 8 << 20
@@ -68,6 +69,13 @@ class Product:
     def __call__(self, number: int, column: Tensor) -> Tensor:
         """Return the sums of one chunk's rows, in memory of their own. [vertices, width] -> [rows, width]."""
         return _sums(column, *self._bags[number])
+
+    def give_back(self, number: int, mapped: MappedMemory) -> None:
+        """Take the pages of one chunk's positions and weights out of this process, if they lie in files."""
+        _, positions, weights = self._bags[number]
+        mapped.give_back(positions)
+        if weights is not None:
+            mapped.give_back(weights)
 
     def write(self, number: int, column: Tensor, out: Tensor) -> None:
         """Write the sums of one chunk's rows into a tensor, piece by piece. [vertices, width] -> out [rows, width].

@@ -33,6 +33,7 @@ def write_sums(sums: LazySums, out: Tensor, crew: Crew, mapped: MappedMemory | N
             sums.write(number, out[chunks[number]])
             if mapped is not None:
                 mapped.give_back(out[chunks[number]])
+                sums.product.give_back(number, mapped)
 
         crew.run(len(chunks), write_rows)
         return
@@ -48,6 +49,7 @@ def write_sums(sums: LazySums, out: Tensor, crew: Crew, mapped: MappedMemory | N
             rows = chunks[number]
             sums.product.write(number, part, written[rows, numbers])
             mapped.give_back(written[rows])
+            sums.product.give_back(number, mapped)
 
         crew.run(len(chunks), write)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +14,19 @@ from torch import Tensor
 
 from lotan.engines.local.entry_sums import EntrySums
 from lotan.errors import EngineError
-from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
+from lotan.graph.edge_sets import SelfLoops, gcn_scale, inverse_root, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.graph.sorted_edges import sort_ends
-from lotan.memory.mapped import MappedMemory
+from lotan.memory.mapped import MappedMemory, give_back
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.edge_columns import LOOP, ORDER, fill_of
 from planner.edge_sets import as_given, is_reversed, relation_of, reversed_set
 from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]
+
+EDGES_AT_A_TIME = 1 << 19
+"""The edges in files that are read, or sorted, in memory at one time."""
 
 
 def no_column(name: str) -> Tensor:
@@ -45,6 +49,7 @@ class Edges:
     data: Mapping[str, Tensor] = field(default_factory=dict)  # attributes and types of the graph's own edges, by name
     columns: Callable[[str], Tensor] = no_column  # makes those that follow from the graph's own
     rows: Tensor | None = None  # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
+    mapped: MappedMemory | None = None  # the files in which ends and matrices lie; None: they lie in memory
 
     @property
     def ends(self) -> int:
@@ -54,7 +59,7 @@ class Edges:
     @cached_property
     def block(self) -> EdgeBlock:
         """All edges as one block, for stages. Its sources are all vertices."""
-        counts = np.bincount(self.dst, minlength=self.ends)
+        counts = _counted(self.dst, self.ends, self.mapped is not None)
         weight = None if self.weight is None else torch.from_numpy(self.weight)
         return EdgeBlock(prefix_sum(torch.from_numpy(counts)), torch.from_numpy(self.src), weight)
 
@@ -105,6 +110,7 @@ class Edges:
             ends,
             columns=lambda name: self.column(name)[:first],
             rows=self.rows,
+            mapped=self.mapped,
         )
 
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:
@@ -174,16 +180,30 @@ class Edges:
     ) -> tuple[Tensor, Tensor]:
         """Return the unweighted and the weighted matrix, in CSR form."""
         index = torch.int32 if max(self.vertices, len(rows)) < 2**31 else torch.int64
-        indptr = prefix_sum(torch.from_numpy(np.bincount(rows, minlength=shape[0]))).to(index)
-        positions = torch.from_numpy(columns).to(index)
-        plain = sparse_rows(indptr, positions, shape[1])
+        indptr = prefix_sum(torch.from_numpy(_counted(rows, shape[0], self.mapped is not None))).to(index)
+        positions, ones = self._in_place(columns, index), None
+        if self.mapped is not None:
+            ones = self._in_place(np.broadcast_to(np.float32(1.0), len(columns)), torch.float32)
+        plain = sparse_rows(indptr, positions, shape[1], ones)
         if self.weight is None:
             return plain, plain
         return plain, sparse_rows(indptr, positions, shape[1], torch.from_numpy(self.weight[order]))
 
+    def _in_place(self, array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+        """Return an array as a tensor of a type, in a file if the ends of edges lie in files."""
+        if self.mapped is None:
+            return torch.from_numpy(array).to(dtype)
+        found = self.mapped.new(len(array), dtype)
+        for some in _runs(array):
+            found.numpy()[some] = array[some]
+            give_back(found.numpy())
+        return found
+
     def with_self_loops(self) -> Edges:
         """Return the edges with exactly one self-loop per vertex, as `planner.spec.EdgeSet` describes it."""
         if self.weight is None and not self.data and self.columns is no_column:
+            if self.mapped is not None:
+                return self._looped_in_files(self.mapped)
             others, every = self.src != self.dst, np.arange(self.vertices)
             first, then = (np.concatenate([ends[others], every]) for ends in (self.dst, self.src))
             dst, src = sort_ends(first, then, self.vertices)
@@ -192,6 +212,24 @@ class Edges:
         src, dst = loops.index.numpy()
         weight = None if self.weight is None else loops.weights(torch.from_numpy(self.weight)).numpy()[order]
         return Edges(self.vertices, src[order], dst[order], weight, columns=self._column_with_loops)
+
+    def _looped_in_files(self, mapped: MappedMemory) -> Edges:
+        """Return the edges with self-loops in files. Those of some vertices are made at a time."""
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), _counted(self.dst, self.vertices, in_files=True).cumsum()])
+        src, dst = (mapped.new(len(self.src) + self.vertices, torch.int64).numpy() for _ in range(2))
+        first, made = 0, 0
+        while first < self.vertices:
+            last = int(np.searchsorted(ends, ends[first] + EDGES_AT_A_TIME, side="right")) - 1
+            last = min(self.vertices, max(first + 1, min(last, first + EDGES_AT_A_TIME)))
+            some = slice(int(ends[first]), int(ends[last]))
+            others, own = self.src[some] != self.dst[some], np.arange(first, last)
+            of, to = (np.concatenate([column[some][others], own]) for column in (self.src, self.dst))
+            to, of = sort_ends(to, of, self.vertices)
+            dst[made : made + len(to)], src[made : made + len(of)] = to, of
+            first, made = last, made + len(to)
+            for column in (src, dst, self.src, self.dst):
+                give_back(column)
+        return Edges(self.vertices, src[:made], dst[:made], None, columns=self._column_with_loops)
 
     @cached_property
     def _looped(self) -> tuple[SelfLoops, Positions]:
@@ -240,7 +278,28 @@ class Edges:
     def gcn_scale(self) -> Tensor:
         """Return (sum of the in-edges' weights)^-1/2, or 0 if that is not finite. float32 [vertices]."""
         weight = None if self.weight is None else torch.from_numpy(self.weight)
-        return gcn_scale(torch.from_numpy(self.dst), weight, self.vertices).float()
+        if self.mapped is None:
+            return gcn_scale(torch.from_numpy(self.dst), weight, self.vertices).float()
+        sums = torch.zeros(self.vertices, dtype=torch.float64)
+        for some in _runs(self.dst):  # the sums have the same terms in the same order
+            dst = torch.from_numpy(self.dst[some])
+            sums.index_add_(0, dst, torch.ones(len(dst)).double() if weight is None else weight[some].double())
+        return inverse_root(sums).float()
+
+
+def _counted(numbers: Positions, length: int, in_files: bool) -> Positions:
+    """Return how often each of the numbers below a length occurs. Those in a file are read a part at a time."""
+    found = np.zeros(length, dtype=np.int64)
+    for some in _runs(numbers) if in_files else [slice(None)]:
+        found += np.bincount(numbers[some], minlength=length)
+    return found
+
+
+def _runs(array: NDArray[Any]) -> Iterator[slice]:
+    """Yield the rows of an array in runs. The pages of a run are given back when the next one is asked for."""
+    for start in range(0, len(array), EDGES_AT_A_TIME):
+        yield slice(start, start + EDGES_AT_A_TIME)
+        give_back(array)
 
 
 def first_rows(matrix: Tensor, rows: int) -> Tensor:
@@ -249,6 +308,10 @@ def first_rows(matrix: Tensor, rows: int) -> Tensor:
         return matrix
     ends = matrix.crow_indices()[: rows + 1]
     return sparse_rows(ends, matrix.col_indices()[: int(ends[-1])], matrix.shape[1])
+
+
+def _in_files(ends: Positions, mapped: MappedMemory) -> Positions:
+    return ends if mapped.holds(torch.from_numpy(ends)) else mapped.stored(ends)
 
 
 class EdgeSets:
@@ -270,7 +333,8 @@ class EdgeSets:
         if name not in self._made:
             made = self._new(name)
             if self._mapped is not None:
-                made.src, made.dst = self._mapped.stored(made.src), self._mapped.stored(made.dst)
+                made.src, made.dst = _in_files(made.src, self._mapped), _in_files(made.dst, self._mapped)
+                made.mapped = self._mapped
             self._made[name] = made
         return self._made[name]
 
