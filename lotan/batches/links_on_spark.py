@@ -34,7 +34,7 @@ class SparkLinkBatches(SparkBatches):
     Args:
         engine: The engine, with the graph of messages loaded.
         linked: The graph and its links.
-        plan: The plan of a batch. Nothing is computed once for all batches.
+        plan: The plan of a batch, see `SparkBatches`.
         config: The settings of a run, whose regime is MiniBatch and whose task is a link task.
         scorer: The decoder and its settings as data, with which workers score pairs: see `lotan.links.wire.encode_scorer`.
 
