@@ -85,6 +85,7 @@ class SparkBatches:
         examples: The number of training vertices that have labels, or of training links.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         scorer: The data with which workers score the pairs of a link task, see `lotan.links.wire`; None for other tasks.
+        both: True if batches have out-edges too.
 
     Raises:
         ConfigurationError: If this Spark cannot place rows by number.
@@ -99,6 +100,7 @@ class SparkBatches:
         examples: int,
         chunk_rows: int | None = None,
         scorer: dict[str, Any] | None = None,
+        both: bool = False,
     ) -> None:
         if not hasattr(DataFrame, "repartitionById"):
             raise ConfigurationError(
@@ -109,6 +111,7 @@ class SparkBatches:
         self._engine, self._regime, self._whole = engine, regime, graph
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self.count = -(-examples // regime.batch_size)
+        self._both = both
         self._moved = {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0}
         self._run = uuid4().hex
         self._learned = learned_parameters(plan)
@@ -150,7 +153,8 @@ class SparkBatches:
         with brought_over(session, [*tables, *others]) as (vertices, edges, *further):
             own = [plain(vertices, one.name, self.plan).alias(one.field) for one in self._sent if one not in made]
             by_relation = graph.vertex_types is not None
-            return GraphFrames.of(vertices, edges, own, further, graph.statistics.weighted, by_relation)
+            weighted = graph.statistics.weighted
+            return GraphFrames.of(vertices, edges, own, further, weighted, by_relation, self._both)
 
     def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.

@@ -94,25 +94,21 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
         ConfigurationError: If the memory limit is too low, or Spark does not draw such batches.
     """
     if not job.traits.in_process:
-        check_drawn_by_spark(job, sampling, config)
+        check_drawn_by_spark(job)
     return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
 
 
-def check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
+def check_drawn_by_spark(job: Job) -> None:
     """Check that Spark can draw the batches of a job.
 
     Raises:
         ConfigurationError: If it cannot so far.
     """
-    regime = config.regime
-    assert isinstance(regime, MiniBatch)
-    if sampling.both:
-        reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
-    elif orders_neighbours(job.train):
-        reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
-    else:
-        return
-    raise ConfigurationError(f"regime MiniBatch on engine {job.engine.name!r} {reason}: take engine 'local'")
+    if orders_neighbours(job.train):
+        raise ConfigurationError(
+            f"regime MiniBatch on engine {job.engine.name!r} gives vertices other numbers, and the model takes neighbours in the "
+            "order of their ids: take engine 'local'"
+        )
 
 
 @translated()

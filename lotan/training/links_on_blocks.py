@@ -62,7 +62,7 @@ def batches_on_blocks(engine: Engine, job: Job, config: TrainerConfig) -> SparkL
     assert job.linked is not None
     assert job.batch is not None  # else there are no batches
     scorer = encode_scorer(config.task, job.loss.outputs, job.linked.links.relations, job.scores, job.own_decoder)
-    return SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer)
+    return SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer, job.both)
 
 
 class BlocksLinkPasses(RankedPasses):

@@ -29,6 +29,8 @@ from lotan.hosts.jar import JAR
 from lotan.results.run import Run
 from lotan.training import passes
 from lotan.worker.fork_server import WORKER_TITLE
+from tests.training.test_batch_norm import WIDTH as WIDTH_OF_BOTH
+from tests.training.test_both_directions import Directed, TurnedRound, made
 from tests.training.test_mini_batches import figures
 
 pytestmark = [
@@ -195,6 +197,17 @@ def test_models_and_fanouts_equal_local(
     names = {"weight": "w"} if given["weighted"] else {}
     on_blocks = fit(in_spark(spark, both, **names), kind, regime=regime)
     assert_equal_local(on_blocks, fit(lotan.Graph(*both, **names), kind, engine="local", regime=regime))
+
+
+@pytest.mark.parametrize("kind", [Directed, pytest.param(TurnedRound, marks=pytest.mark.nightly)])
+def test_out_edges_are_drawn_too_for_edges_turned_round(spark: SparkSession, kind: Any) -> None:
+    both, regime = tables(weighted=False, width=WIDTH_OF_BOTH), lotan.MiniBatch(16, (2, 3))
+    runs = []
+    for graph, engine in ((in_spark(spark, both), "blocks"), (lotan.Graph(*both), "local")):
+        settings = {"workers": 2, "partitions": 3} if engine == "blocks" else {}
+        options = {"regime": regime, "epochs": 2, "eval_every": 2, "progress": False, **settings}
+        runs.append(lotan.Trainer(made(kind), graph, engine=engine, **options).fit())
+    assert_equal_local(*runs)
 
 
 @dataclass(frozen=True)
