@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from lotan.batches.draws import OUT_DRAWS
 from lotan.batches.spark_tasks import EDGE, RELATION, VERTEX, DrawTask, OrderTask
+from lotan.engines.rows.placement import without_plan
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
 from planner.spec import SPLITS
@@ -176,8 +177,9 @@ class EpochFrames:
             self._held.pop().unpersist()
 
     def _hold(self, frame: DataFrame) -> DataFrame:
+        """Persist a frame. Without a cut, the plan of each level would contain those before it several times."""
         self._held.append(frame.persist())
-        return self._held[-1]
+        return without_plan(self._held[-1])
 
     def _targets(self) -> DataFrame:
         """Return the targets, each with its batch and what its draws depend on."""
