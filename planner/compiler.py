@@ -136,6 +136,10 @@ class Planned:
         """
         return replace(self, draft=replace(self.draft, options=replace(self.options, **changes)))
 
+    def with_statistics(self, statistics: Statistics) -> Planned:
+        """Return the same plan with other sizes of the graph that it runs on, which estimates then follow."""
+        return replace(self, draft=replace(self.draft, statistics=statistics))
+
     def with_plan(self, plan: Plan) -> Planned:
         """Return the same with a plan that has the same steps in another order."""
         return replace(self, draft=replace(self.draft, plan=plan))

@@ -81,6 +81,24 @@ def statistics_of_batch(known: Statistics, sampling: Sampling) -> Statistics:
         The statistics of a batch, with the sizes of its levels in `sampled`.
     """
     levels = tuple((round(rows), round(edges)) for rows, edges in _levels(known, sampling))
+    return _of_levels(known, levels)
+
+
+def statistics_within(of_batch: Statistics, hops: int | None) -> Statistics:
+    """Return the sizes of a batch that is drawn within some hops of its targets; None: as many as there are.
+
+    Args:
+        of_batch: The statistics of a batch, of `statistics_of_batch`.
+        hops: The hops that the plan of the batch needs: see `hops_of_plan`.
+    """
+    if hops is None or hops + 1 >= len(of_batch.sampled):
+        return of_batch
+    levels = of_batch.sampled[:hops]
+    drawn = levels[-1][1] if levels else 0  # no edge is drawn for the vertices of the last level
+    return _of_levels(of_batch, (*levels, (of_batch.sampled[hops][0], drawn)))
+
+
+def _of_levels(known: Statistics, levels: tuple[tuple[int, int], ...]) -> Statistics:
     vertices, edges = levels[-1]
     even = Degrees.even(vertices, edges)
     return replace(

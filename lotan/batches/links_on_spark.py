@@ -34,16 +34,23 @@ class SparkLinkBatches(SparkBatches):
     Args:
         engine: The engine, with the graph of messages loaded.
         linked: The graph and its links.
-        plan: The plan of a batch. Nothing is computed once for all batches.
+        plan: The plan of a batch, see `SparkBatches`.
         config: The settings of a run, whose regime is MiniBatch and whose task is a link task.
         scorer: The decoder and its settings as data, with which workers score pairs: see `lotan.links.wire.encode_scorer`.
+        both: True if batches have out-edges too.
 
     Raises:
         ConfigurationError: If this Spark cannot place rows by number.
     """
 
     def __init__(
-        self, engine: BlocksEngine, linked: LinkGraph, plan: Plan, config: TrainerConfig, scorer: dict[str, Any]
+        self,
+        engine: BlocksEngine,
+        linked: LinkGraph,
+        plan: Plan,
+        config: TrainerConfig,
+        scorer: dict[str, Any],
+        both: bool = False,
     ) -> None:
         regime, task = config.regime, config.task
         assert isinstance(regime, MiniBatch)
@@ -52,7 +59,7 @@ class SparkLinkBatches(SparkBatches):
         self._negatives = Negatives(linked.links, task)
         self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the links of its batches
         examples = len(self._negatives.training)
-        super().__init__(engine, linked.graph, plan, regime, examples, config.chunk_rows, scorer)
+        super().__init__(engine, linked.graph, plan, regime, examples, config.chunk_rows, scorer, both)
 
     def _frames(self, epoch: int) -> EpochFrames:
         frames = super()._frames(epoch)

@@ -34,7 +34,7 @@ from lotan.engines.base import PASS_ATTEMPTS, Outcome, Pass
 from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.load import outputs_of, plain
 from lotan.engines.commits import gradients_of, offered
-from lotan.engines.local.batch_graph import follows_from_sample
+from lotan.engines.local.batch_graph import batch_columns
 from lotan.engines.rows.placement import Placement, active_session_kept, brought_over, open_session
 from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.errors import ConfigurationError, EngineError, PassLostError
@@ -47,6 +47,7 @@ from lotan.stages.plan_codec import encode_plan
 from lotan.tables.pipeline import RowPipeline
 from messenger.errors import MessengerError
 from messenger.jobs import STATISTICS, PipeJob
+from planner.batch import by_content
 from planner.physical import Column as PlanColumn
 from planner.physical import Plan
 from planner.regime import hops_of_plan
@@ -79,11 +80,12 @@ class SparkBatches:
     Args:
         engine: The engine, with the graph loaded.
         graph: The graph.
-        plan: The plan of a batch. Nothing is computed once for all batches.
+        plan: The plan of a batch. The columns that it computes once are among those that the engine has computed.
         regime: The sampling of batches.
         examples: The number of training vertices that have labels, or of training links.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         scorer: The data with which workers score the pairs of a link task, see `lotan.links.wire`; None for other tasks.
+        both: True if batches have out-edges too.
 
     Raises:
         ConfigurationError: If this Spark cannot place rows by number.
@@ -98,16 +100,18 @@ class SparkBatches:
         examples: int,
         chunk_rows: int | None = None,
         scorer: dict[str, Any] | None = None,
+        both: bool = False,
     ) -> None:
         if not hasattr(DataFrame, "repartitionById"):
             raise ConfigurationError(
                 "mini-batches on engine blocks need Spark 4.1 or later, which places rows by number; take engine local"
             )
-        assert not plan.hoisted  # the planner was told so
-        self.plan, self.prepared = plan, Prepared()
-        self._engine, self._regime = engine, regime
+        self.plan = plan = by_content(plan)
+        self.prepared = Prepared()
+        self._engine, self._regime, self._whole = engine, regime, graph
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self.count = -(-examples // regime.batch_size)
+        self._both = both
         self._moved = {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0}
         self._run = uuid4().hex
         self._learned = learned_parameters(plan)
@@ -129,22 +133,28 @@ class SparkBatches:
         program = {"plan": encode_plan(self.plan), **scorer} | ({} if chunk_rows is None else {"rows": chunk_rows})
         link.publish(self._run, tensor_names.BATCH, program)
         with active_session_kept(engine.session):
-            self._session = session = open_session(engine.session, engine.partitions, ARROW_ROWS)
-            tables = graph.frames(session)
-            self._sent = [_sent(number, one, tables[0], self.plan) for number, one in enumerate(_columns(self.plan))]
-            of_edges = [one for one in self._sent if edges_of_column(one.name) is not None]
-            others = [engine.read(engine.static(one.name)).withColumnRenamed("values", one.field) for one in of_edges]
-            with brought_over(session, [*tables, *others]) as (vertices, edges, *further):
-                own = [
-                    plain(vertices, one.name, self.plan).alias(one.field) for one in self._sent if one not in of_edges
-                ]
-                by_relation = graph.vertex_types is not None
-                self._graph = GraphFrames.of(vertices, edges, own, further, graph.statistics.weighted, by_relation)
-        self._opened.callback(self._graph.close)
+            self._session = open_session(engine.session, engine.partitions, ARROW_ROWS)
+            self._graph = self._graph_frames()
+        self._opened.callback(lambda: self._graph.close())  # the frames of that moment
         # the task whose turn it is always finds a place
         self._ahead = min(BATCHES_AHEAD, max(0, engine.context.defaultParallelism - 1))
         # one of them lists the vertices of the next batch, if a model learns their rows
         self._threads = self._opened.enter_context(ThreadPoolExecutor(2 + self._ahead, "lotan-batches"))
+
+    def _graph_frames(self) -> GraphFrames:
+        """Return the graph as batches are drawn from it, with the columns that the engine has computed."""
+        engine, graph, session = self._engine, self._whole, self._session
+        tables = graph.frames(session)
+        columns = [one for one in batch_columns(self.plan) if one.name != "split"]
+        self._sent = [_sent(number, one, tables[0], self.plan) for number, one in enumerate(columns)]
+        hoisted = {one.name for one in self.plan.hoisted}
+        made = [one for one in self._sent if one.name in hoisted or edges_of_column(one.name) is not None]
+        others = [engine.read(engine.static(one.name)).withColumnRenamed("values", one.field) for one in made]
+        with brought_over(session, [*tables, *others]) as (vertices, edges, *further):
+            own = [plain(vertices, one.name, self.plan).alias(one.field) for one in self._sent if one not in made]
+            by_relation = graph.vertex_types is not None
+            weighted = graph.statistics.weighted
+            return GraphFrames.of(vertices, edges, own, further, weighted, by_relation, self._both)
 
     def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each. The caller takes a step after each.
@@ -159,15 +169,28 @@ class SparkBatches:
             EngineError: If a batch fails.
         """
         with ExitStack() as opened:
-            sending = self._sending(epoch, drawn_as or epoch)
-            batches: Iterator[_Batch] = (self._listed(sending, number) for number in range(first, self.count))
+            draw = partial(self._sending, epoch, drawn_as or epoch)
+            self._now = draw()
+            batches: Iterator[_Batch] = (self._listed(number) for number in range(first, self.count))
             if self.rows is not None:
                 lent = self.rows.lent(batches)
                 batches = opened.enter_context(closing(lent))
-            opened.callback(sending.close)  # first: tables may be waiting for a task that lists vertices
+            # first: tables may be waiting for a task that lists vertices
+            opened.callback(lambda: self._now.close())
             for batch in batches:
-                turn = partial(self._turn, sending, batch, a_pass(batch.number))
-                yield self._tried(turn, sending, batch.number)
+                turn = partial(self._turn, batch, a_pass(batch.number))
+                again = partial(self._draw_again, draw) if self.plan.hoisted else None
+                yield self._tried(turn, batch.number, again)
+
+    def _draw_again(self, draw: Callable[[], _Sending]) -> None:
+        """Draw what is left of an epoch from columns that are computed again, because they may be lost too."""
+        self._now.close()
+        self._drop_kept()
+        self._graph.close()
+        with active_session_kept(self._engine.session):
+            self._engine.prepare(self._engine.plan)
+            self._graph = self._graph_frames()
+        self._now = draw()
 
     def _sending(self, epoch: int, drawn_as: int) -> _Sending:
         engine, first = self._engine, epoch * self.count
@@ -235,28 +258,29 @@ class SparkBatches:
         return places[places >= 0]
 
     @translated()
-    def _listed(self, sending: _Sending, batch: int) -> _Batch:
+    def _listed(self, batch: int) -> _Batch:
         """Return a batch with the positions of its vertices, if the model has learned rows."""
         ids = self._ids
         if ids is None:
             return _Batch(batch, None)
-        members = self._tried(lambda: sending.members(batch), sending, batch)
+        members = self._tried(lambda: self._now.members(batch), batch)
         return _Batch(batch, torch.from_numpy(positions_of(ids, members)))
 
-    @staticmethod
-    def _tried(work: Callable[[], T], sending: _Sending, batch: int) -> T:
-        """Do what belongs to a batch. If the batch is lost meanwhile, do it again, for the same weights."""
+    def _tried(self, work: Callable[[], T], batch: int, again: Callable[[], None] | None = None) -> T:
+        """Do what belongs to a batch. If the batch is lost meanwhile, do it again, for the same weights, after `again`."""
         for _ in range(PASS_ATTEMPTS - 1):
             try:
                 return work()
             except PassLostError as error:
-                log.warning("%s: batch %d is sent again: %s", sending, batch, error)
+                log.warning("%s: batch %d is sent again: %s", self._now, batch, error)
+                if again is not None:
+                    again()
         return work()
 
     @translated()
-    def _turn(self, sending: _Sending, of_batch: _Batch, a_pass: Pass) -> Outcome:
+    def _turn(self, of_batch: _Batch, a_pass: Pass) -> Outcome:
         """Begin the turn of a batch, and wait for its result."""
-        batch = of_batch.number
+        batch, sending = of_batch.number, self._now
         link, job, started = self._engine.link, sending.job(batch), time.perf_counter()
         rows = None if of_batch.rows_of_graph is None else of_batch.rows_of_graph.numpy()
         parameters, (_, drawn) = self._offered(batch, a_pass, rows), offered(replace(a_pass, parameters={}))
@@ -436,16 +460,6 @@ def sparse(values: Tensor, rows: Positions, shape: torch.Size) -> Tensor:
     places, order = torch.from_numpy(rows[: len(values)]).sort()
     found = values.reshape(len(values), *shape[1:])[order]
     return torch.sparse_coo_tensor(places[None], found, shape, is_coalesced=True, check_invariants=False)
-
-
-def _columns(plan: Plan) -> list[PlanColumn]:
-    """Return the columns of vertices that a batch is sent with. Others follow from its edges, or from its targets."""
-    read = plan.lasting | {"label"}
-    return [
-        one
-        for one in plan.static_columns
-        if one.name in read and one.name != "split" and not follows_from_sample(one.name)
-    ]
 
 
 def _sent(number: int, column: PlanColumn, vertices: DataFrame, plan: Plan) -> Sent:

@@ -46,6 +46,6 @@ def open_batches(
 
     assert isinstance(engine, BlocksEngine)  # the settings refuse others
     examples = graph.labels.labelled[SPLITS.index("train")]
-    in_spark = SparkBatches(engine, graph, plan, regime, examples, config.chunk_rows)
+    in_spark = SparkBatches(engine, graph, plan, regime, examples, config.chunk_rows, both=both)
     in_spark.rows = rows
     return in_spark

@@ -14,7 +14,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from lotan.batches.draws import OUT_DRAWS
 from lotan.batches.spark_tasks import EDGE, RELATION, VERTEX, DrawTask, OrderTask
+from lotan.engines.rows.placement import without_plan
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
 from planner.spec import SPLITS
@@ -33,12 +35,20 @@ class GraphFrames:
             edge among the in-edges of its destination, or among those of one relation if there are `groups`.
         of_edges: The names of the columns of edges.
         groups: id, edge_type and degree of the in-edges of one relation each; None: a fanout holds for all in-edges.
+        outgoing: The edges with `turn`, the number of an edge among the out-edges of its source; placed by src. Vertices then
+            have an out_degree. None: out-edges are not drawn.
     """
 
     vertices: DataFrame
     edges: DataFrame
     of_edges: tuple[str, ...]
     groups: DataFrame | None = None
+    outgoing: DataFrame | None = None
+
+    @property
+    def of_draws(self) -> list[str]:
+        """The columns of vertices that draws depend on."""
+        return ["id", "key", "degree", *["out_degree"] * (self.outgoing is not None)]
 
     @classmethod
     def of(
@@ -49,6 +59,7 @@ class GraphFrames:
         others: Sequence[DataFrame],
         weighted: bool,
         by_relation: bool = False,
+        both: bool = False,
     ) -> GraphFrames:
         """Persist a graph at its first use.
 
@@ -59,6 +70,7 @@ class GraphFrames:
             others: Frames of id and one further column each, which batches are sent with too.
             weighted: True if the weights of edges count.
             by_relation: True if a fanout holds for the in-edges of each relation.
+            both: True if out-edges are drawn too.
         """
         given = [name for name in OF_EDGES if name in edges.columns and (weighted or name != "weight")]
         of_relation = [RELATION] * by_relation
@@ -71,15 +83,21 @@ class GraphFrames:
             counted = placed.groupBy(F.col("dst").alias("id"), RELATION).agg(F.count("*").alias("degree"))
             groups = counted.sortWithinPartitions("id").persist()
         is_example = (F.col("split") == SPLITS.index("train")) & _has_label(vertices)
+        outgoing, out_degrees = None, []
+        if both:
+            within = Window.partitionBy("src").orderBy("dst", "pos")
+            turns = placed.withColumn("turn", F.row_number().over(within) - 1)
+            outgoing = turns.sortWithinPartitions("src", "turn").persist()
+            out_degrees = [outgoing.groupBy(F.col("src").alias("id")).agg(F.count("*").alias("out_degree"))]
         rows = vertices.select("id", F.xxhash64("id").alias("key"), is_example.alias("is_example"), *columns)
-        for other in [degrees, *others]:
+        for other in [degrees, *out_degrees, *others]:
             rows = rows.join(other, "id", "left")
-        rows = rows.fillna(0, "degree").sortWithinPartitions("id").persist()
-        return cls(rows, placed, tuple(given), groups)
+        rows = rows.fillna(0, ["degree", *["out_degree"] * both]).sortWithinPartitions("id").persist()
+        return cls(rows, placed, tuple(given), groups, outgoing)
 
     def close(self) -> None:
         """Free the rows. This may be called twice."""
-        for frame in (self.vertices, self.edges, self.groups):
+        for frame in (self.vertices, self.edges, self.groups, self.outgoing):
             if frame is not None:
                 frame.unpersist()
 
@@ -128,20 +146,26 @@ class EpochFrames:
         return self._rows
 
     def _all_rows(self) -> DataFrame:
-        known = self.graph.vertices.select("id", "key", "degree")
+        known, ends = (
+            self.graph.vertices.select(self.graph.of_draws),
+            ["src", *["dst"] * (self.graph.outgoing is not None)],
+        )
         frontier = self._hold(self._targets())
         met, drawn = [_at_level(frontier, 0)], [self._no_edges()] if not self.fanouts else []
         for hop, fanout in enumerate(self.fanouts, start=1):
             edges = self._hold(self._drawn(frontier, fanout))
             drawn.append(edges)
-            ends = edges.select("batch", F.col("src").alias("id")).distinct()
-            new = ends.join(_united(met).select("batch", "id"), ["batch", "id"], "left_anti")
-            frontier = self._hold(new.join(known, "id").select("batch", "id", "key", "degree"))
+            found = _united([edges.select("batch", F.col(name).alias("id")) for name in ends]).distinct()
+            new = found.join(_united(met).select("batch", "id"), ["batch", "id"], "left_anti")
+            frontier = self._hold(new.join(known, "id").select("batch", *self.graph.of_draws))
             met.append(_at_level(frontier, hop))
         self._met = met
         of_vertices = self.graph.vertices.select("id", "key", *self.columns)
         rows = _united(met).join(of_vertices, "id").withColumn("kind", F.lit(VERTEX))
-        return _united([rows, *(one.withColumn("kind", F.lit(EDGE)) for one in drawn)])
+        of_edges = _united(drawn)
+        if self.graph.outgoing is not None:  # an edge may be drawn from either end
+            of_edges = of_edges.dropDuplicates(["batch", "dst", "pos"])
+        return _united([rows, of_edges.withColumn("kind", F.lit(EDGE))])
 
     def members(self) -> DataFrame:
         """Return the vertices of all batches, of which `rows` was made: batch, id, level."""
@@ -153,15 +177,16 @@ class EpochFrames:
             self._held.pop().unpersist()
 
     def _hold(self, frame: DataFrame) -> DataFrame:
+        """Persist a frame. Without a cut, the plan of each level would contain those before it several times."""
         self._held.append(frame.persist())
-        return self._held[-1]
+        return without_plan(self._held[-1])
 
     def _targets(self) -> DataFrame:
-        """Return the targets, each with its batch: batch, id, key, degree."""
+        """Return the targets, each with its batch and what its draws depend on."""
+        names = self.graph.of_draws
         if self.targets is not None:
-            known = self.graph.vertices.select("id", "key", "degree")
-            return self.targets.join(known, "id").select("batch", "id", "key", "degree")
-        examples = self.graph.vertices.where("is_example").select("id", "key", "degree", F.lit(0).alias("one"))
+            return self.targets.join(self.graph.vertices.select(names), "id").select("batch", *names)
+        examples = self.graph.vertices.where("is_example").select(*names, F.lit(0).alias("one"))
         schema = T.StructType(
             [*examples.schema.fields, *(T.StructField(name, T.LongType()) for name in ("first", "second"))]
         )
@@ -169,10 +194,10 @@ class EpochFrames:
         order = Window.partitionBy("one").orderBy("first", "second", "id")
         placed = examples.mapInArrow(OrderTask(self.of), schema).withColumn("turn", F.row_number().over(order) - 1)
         batch = F.floor(F.col("turn") / self.batch_size).cast("int")
-        return placed.select(batch.alias("batch"), "id", "key", "degree")
+        return placed.select(batch.alias("batch"), *names)
 
     def _drawn(self, frontier: DataFrame, fanout: Fanout) -> DataFrame:
-        """Return the drawn in-edges of vertices: batch, dst, pos, src and the columns of edges."""
+        """Return the drawn edges of vertices: batch, dst, pos, src and the columns of edges."""
         edges, groups = self.graph.edges, self.graph.groups
         names = ["dst", *[RELATION] * (groups is not None)]
         fields = [T.StructField("batch", T.IntegerType()), *(edges.schema[name] for name in names)]
@@ -181,7 +206,17 @@ class EpochFrames:
         schema = T.StructType([*fields, T.StructField("pos", T.LongType())])
         chosen = frontier.mapInArrow(DrawTask(self.of, fanout), schema)
         drawn = chosen.join(edges, [*names, "pos"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
+        if self.graph.outgoing is not None:
+            drawn = drawn.unionByName(self._drawn_out(self.graph.outgoing, frontier, fanout))
         return drawn if self.without is None else drawn.join(self.without, self.without.columns, "left_anti")
+
+    def _drawn_out(self, outgoing: DataFrame, frontier: DataFrame, fanout: Fanout) -> DataFrame:
+        """Return the drawn out-edges of vertices, with the columns of `_drawn`."""
+        given = frontier.drop("degree").withColumnRenamed("out_degree", "degree")
+        fields = [T.StructField("batch", T.IntegerType()), T.StructField("dst", outgoing.schema["src"].dataType)]
+        schema = T.StructType([*fields, T.StructField("pos", T.LongType())])
+        chosen = given.mapInArrow(DrawTask(self.of, fanout, OUT_DRAWS), schema).toDF("batch", "src", "turn")
+        return chosen.join(outgoing, ["src", "turn"]).select("batch", "dst", "pos", "src", *self.graph.of_edges)
 
     def _no_edges(self) -> DataFrame:
         """Return the edges of a model that reads no neighbours, which are none."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lotan.batches.draws import Positions, choose, keys_by_relation, order_words, state_of
+from lotan.batches.draws import DRAWS, Positions, choose, keys_by_relation, order_words, state_of
 from lotan.engines.rows.pipe_task import PipeFailed
 from lotan.engines.rows.vectors import from_lists
 from lotan.stages import tensor_names
@@ -59,6 +59,7 @@ class DrawTask:
 
     of: Randomness  # the seed and the epoch; the batch is that of the row
     fanout: int | Literal["all"]
+    name: str = DRAWS  # that of the draws; for out-edges, positions are those among the out-edges
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Turn rows of batch, id, key and degree into rows of batch, dst and pos, and edge_type if they have it."""
@@ -94,7 +95,7 @@ class DrawTask:
 
     def _states(self, rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
         numbers, which = np.unique(_numbers(rows, "batch"), return_inverse=True)
-        states = [state_of(replace(self.of, batch=int(number))) for number in numbers]
+        states = [state_of(replace(self.of, batch=int(number)), self.name) for number in numbers]
         return np.array(states, dtype=np.uint64)[which]
 
 

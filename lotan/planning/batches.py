@@ -16,9 +16,11 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction, excludes_targets
 from planner import Planned, compile_plan
+from planner.batch import by_content
 from planner.edge_sets import is_reversed
 from planner.neighbours import orders_neighbours
-from planner.regime import Sampling, hops, statistics_of_batch
+from planner.physical import Plan
+from planner.regime import Sampling, hops, hops_of_plan, statistics_of_batch, statistics_within
 from planner.spec import SPLITS, Spec
 
 
@@ -92,25 +94,21 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
         ConfigurationError: If the memory limit is too low, or Spark does not draw such batches.
     """
     if not job.traits.in_process:
-        check_drawn_by_spark(job, sampling, config)
+        check_drawn_by_spark(job)
     return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
 
 
-def check_drawn_by_spark(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
+def check_drawn_by_spark(job: Job) -> None:
     """Check that Spark can draw the batches of a job.
 
     Raises:
         ConfigurationError: If it cannot so far.
     """
-    regime = config.regime
-    assert isinstance(regime, MiniBatch)
-    if sampling.both:
-        reason = "draws the in-edges of a batch alone, and the model sums along edges turned round"
-    elif orders_neighbours(job.train):
-        reason = "gives vertices other numbers, and the model takes neighbours in the order of their ids"
-    else:
-        return
-    raise ConfigurationError(f"regime MiniBatch on engine {job.engine.name!r} {reason}: take engine 'local'")
+    if orders_neighbours(job.train):
+        raise ConfigurationError(
+            f"regime MiniBatch on engine {job.engine.name!r} gives vertices other numbers, and the model takes neighbours in the "
+            "order of their ids: take engine 'local'"
+        )
 
 
 @translated()
@@ -124,12 +122,8 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     loss = replace(job.loss, normalizer=job.loss.normalizer * share)
     statistics = statistics_of_batch(job.statistics, sampling)
     options = job.planned.options
-    if not job.traits.in_process:
-        # a worker runs a batch as the local engine does, and has no column that was computed once for all batches
-        known = cost_cache.load()
-        local = priced(ENGINES["local"], config, known)
-        drawn = replace(sampling, drawing_seconds=drawing_seconds(sampling, statistics, config, known))
-        options = replace(options, pricing=local, sampling=drawn, disabled=(*options.disabled, "hoist_invariant"))
+    if not job.traits.in_process:  # a worker runs a batch as the local engine does
+        options = replace(options, pricing=priced(ENGINES["local"], config, cost_cache.load()), sampling=sampling)
     task = config.task
     if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
         # the graph of a batch is another one in each set of partitions, and the features are rows of a buffer
@@ -140,4 +134,22 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
         # statistics and sums by group are those of the batch's rows, of which the farthest have no in-edges; and a batch of
         # both directions is no graph in the order of its levels
         options = replace(options, disabled=(*options.disabled, "hoist_invariant"))
-    return compile_plan(job.train, job.evaluate, loss, statistics, options)
+    planned = compile_plan(job.train, job.evaluate, loss, statistics, options)
+    here = job.traits.in_process
+    if not here and (job.train.learned or not _hoisted(planned.plan) <= _hoisted(job.plan)):
+        # a worker has the columns that Spark computes once for evaluation, and no others; and a batch whose learned rows are
+        # looked up ahead is not drawn again if these columns are lost
+        without = replace(options, disabled=(*options.disabled, "hoist_invariant"))
+        planned = planned.with_options(without)
+    needed = hops_of_plan(planned.plan)
+    planned = planned.with_statistics(statistics_within(statistics, needed))
+    if here:
+        return planned
+    drawn = replace(sampling, fanouts=sampling.fanouts[:needed])
+    seconds = drawing_seconds(drawn, planned.statistics, config, cost_cache.load())
+    return planned.described(sampling=replace(sampling, drawing_seconds=seconds))
+
+
+def _hoisted(plan: Plan) -> set[str]:
+    """Return the names by content of the columns that a plan computes once."""
+    return {column.name for column in by_content(plan).hoisted}

@@ -104,7 +104,7 @@ def prepare_links(
     )
     if sampling is not None:
         if not job.traits.in_process:
-            check_drawn_by_spark(job, sampling, config)
+            check_drawn_by_spark(job)
             if isinstance(decoder, OwnDecoder):
                 numbers = None if linked.links.relation is None else linked.links.relations
                 job = replace(job, own_decoder=decoder_spec(decoder, outputs, numbers))

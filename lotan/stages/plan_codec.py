@@ -61,13 +61,18 @@ _DEPTH = 64  # the deepest expression
 def encode_plan(plan: Plan) -> Plain:
     """Return the training pass of a plan as data for msgpack, with all that it needs. `decode_plan` is the inverse.
 
+    Columns that the plan computes once are static there, because a batch comes with them.
+
     Raises:
         StageError: If a step is none of `STEPS`.
     """
+    prepared = {step.stage for step in plan.prepare if isinstance(step, PipeStep)}
+    only_prepared = {column.name for column in plan.static_columns} - plan.lasting if plan.prepare else set()
+    kept = [column for column in (*plan.static_columns, *plan.hoisted) if column.name not in only_prepared]
     return {
-        "stages": [encode_stage(stage) for stage in plan.stages],
+        "stages": [encode_stage(stage) for stage in plan.stages if stage.name not in prepared],
         "train": [_encode_step(step) for step in plan.train],
-        "static_columns": [_encode(column) for column in plan.static_columns],
+        "static_columns": [_encode(column) for column in kept],
         "trainable": list(plan.trainable),
         "source_gradients": plan.source_gradients,
         "levels": plan.levels,

@@ -34,7 +34,7 @@ from planner.physical import Plan
 
 @contextmanager
 def open_on_blocks(
-    engine: Engine, learner: Learner, config: TrainerConfig, rows: RowPipeline | None = None
+    engine: Engine, learner: Learner, config: TrainerConfig, plan: Plan, rows: RowPipeline | None = None
 ) -> Iterator[BlocksLinkPasses]:
     """Open the passes of a link task on the blocks engine.
 
@@ -42,16 +42,17 @@ def open_on_blocks(
         engine: The engine, with the graph and the plan's stages loaded.
         learner: The learner, whose job is a link task.
         config: The settings of the run.
+        plan: The plan that the engine has loaded.
         rows: The pipeline of learned rows that lie in tables, if they do.
     """
     job, task = learner.job, config.task
     assert isinstance(task, LinkPrediction)
     if job.batch is None:
-        yield BlocksLinkPasses(engine, learner, task)
+        yield BlocksLinkPasses(engine, learner, task, plan=plan)
         return
     with closing(batches_on_blocks(engine, job, config)) as batches:
         batches.rows = rows
-        yield BlocksLinkPasses(engine, learner, task, batches)
+        yield BlocksLinkPasses(engine, learner, task, batches, plan)
 
 
 def batches_on_blocks(engine: Engine, job: Job, config: TrainerConfig) -> SparkLinkBatches:
@@ -61,7 +62,7 @@ def batches_on_blocks(engine: Engine, job: Job, config: TrainerConfig) -> SparkL
     assert job.linked is not None
     assert job.batch is not None  # else there are no batches
     scorer = encode_scorer(config.task, job.loss.outputs, job.linked.links.relations, job.scores, job.own_decoder)
-    return SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer)
+    return SparkLinkBatches(engine, job.linked, job.batch.plan, config, scorer, job.both)
 
 
 class BlocksLinkPasses(RankedPasses):

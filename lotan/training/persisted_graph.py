@@ -170,11 +170,12 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
     with ExitStack() as opened:
         rows = opened.enter_context(row_tables(learner, config))
         engine = opened.enter_context(closing(open_engine(job.needs(config), job.graph, config)))
-        engine.load(job.graph, job.plan)
+        plan = job.plan if engine.traits.in_process else by_content(job.plan)  # batches find its columns by these names
+        engine.load(job.graph, plan)
         if isinstance(config.task, LinkPrediction) and not engine.traits.in_process:
             from lotan.training.links_on_blocks import open_on_blocks  # here, because the local engine needs no Spark
 
-            yield opened.enter_context(open_on_blocks(engine, learner, config, rows))
+            yield opened.enter_context(open_on_blocks(engine, learner, config, plan, rows))
             return
         if isinstance(config.task, LinkPrediction):
             assert isinstance(engine, LocalEngine)
@@ -185,4 +186,4 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
             yield LinkPasses(engine, learner, config.task, of_links)
             return
         batches = _batches(engine, job, config, rows)
-        yield opened.enter_context(closing(Passes(engine, job.plan, [learner], batches=batches)))
+        yield opened.enter_context(closing(Passes(engine, plan, [learner], batches=batches)))

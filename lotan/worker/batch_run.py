@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
-from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
+from lotan.engines.local.batch_graph import batch_columns, load_batch, only_targets, sampled_edges
 from lotan.engines.local.loaded_graph import FromGraph
 from lotan.errors import StageError
 from lotan.graph.arrays import GraphArrays
@@ -108,8 +108,8 @@ class BatchRun:
         if not counts or list(counts) != sorted(counts) or counts[-1] != rows or counts[0] < 0:
             raise StageError(f"a batch of {rows} vertices has levels of {counts}")
         static = {"split": only_targets(rows, counts[0])}
-        for column in self._plan.static_columns:
-            if column.name != "split" and not follows_from_sample(column.name):
+        for column in batch_columns(self._plan):
+            if column.name != "split":
                 sent = self._to_tensor(_of(tensors, tensor_names.column(column.name)))
                 if len(sent) != rows:
                     raise StageError(f"a batch of {rows} vertices has {len(sent)} rows of {column.name!r}")

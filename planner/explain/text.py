@@ -137,8 +137,11 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
 def _batch(batch: Mapping[str, Any]) -> str:
     """Return the sampling of a batch, and the vertices that its levels are expected to have."""
     levels = " + ".join(f"{count:,}" for count in batch["levels"])
+    spared = batch["hops_spared"]
+    fewer = f", {counted(spared, 'hop')} fewer, because first sums are computed once" if spared else ""
     return (
         f"{batch['said']}; {batch['examples']:,} examples, batches an epoch: {batch['batches']:,}; levels of {levels}"
+        f"{fewer}"
     )
 
 
@@ -336,7 +339,7 @@ def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:
     levels = [now - before for now, before in zip(within, [0, *within], strict=False)]
     drawn = {"drawing_seconds": sampling.drawing_seconds} if sampling.drawing_seconds else {}
     said = {"said": str(sampling), "examples": sampling.examples, "batches": sampling.batches, "levels": levels}
-    return said | drawn
+    return said | drawn | {"hops_spared": len(sampling.fanouts) + 1 - len(levels)}
 
 
 def _learned_data(planned: Planned) -> list[dict[str, Any]]:

@@ -381,27 +381,46 @@ def test_batches_on_blocks_are_explained() -> None:
     job = lotan.Trainer(model, sample(seed=5).graph, regime=regime, engine="blocks").job
     shown = lotan.Trainer(model, sample(seed=5).graph, regime=regime, engine="blocks").explain()
     assert "Engine  local (in workers, to which Spark sends whole batches; engine blocks: asked for)" in shown
-    assert "to draw and send them" in " ".join(shown.split())
+    words = " ".join(shown.split())
+    assert "to draw and send them" in words
+    assert "1 hop fewer, because first sums are computed once" in words
+    assert "hoist_invariant 1x" in words
     assert "evaluation, on all" in shown
     assert job.batch is not None
-    assert not job.batch.plan.hoisted
+    assert [len(one.plan.hoisted) for one in (job.batch, job.planned)] == [1, 1]
+    assert len(job.batch.statistics.sampled) == 2
     sampling = job.batch.options.sampling
     assert sampling is not None
     assert job.epoch_seconds > sampling.drawing_seconds > 0
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "said"),
-    [
-        (pyg.GraphSAGE(WIDTH, 4, 2, OUT, flow="target_to_source"), {}, "the model sums along edges turned round"),
-        (pyg.GraphSAGE(WIDTH, 4, 2, OUT, aggr="lstm"), {}, "the model takes neighbours in the order of their ids"),
-    ],
-    ids=["edges turned round", "order of neighbours"],
-)
-def test_batches_that_spark_does_not_draw_are_refused(model: torch.nn.Module, options: dict, said: str) -> None:
-    trainer = lotan.Trainer(
-        model, sample(seed=5).graph, regime=lotan.MiniBatch(4, (2, 2), **options), engine="blocks", eval_every=1
-    )
+def test_first_sums_that_evaluation_does_not_compute_once_are_summed_in_each_batch_on_blocks() -> None:
+    """Learned rows are looked up ahead, so their batches are not drawn again; drawn edges have other sums in each."""
+    graph = sample(seed=5).graph
+
+    def hoisted(regime: lotan.MiniBatch, model: torch.nn.Module) -> int:
+        batch = lotan.Trainer(model, graph, regime=regime, engine="blocks").job.batch
+        assert batch is not None
+        return len(batch.plan.hoisted)
+
+    class Both(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.conv = lotan.nn.LearnedFeatures(4), lotan.nn.GCNConv(WIDTH, 4)
+            self.out = torch.nn.Linear(8, OUT)
+
+        def forward(self, x, graph):
+            return self.out(torch.cat([self.conv(x, graph), self.rows(graph)], dim=1))
+
+    assert hoisted(lotan.MiniBatch(4, ("all",)), lotan.nn.GraphSAGE(WIDTH, 4, 1, OUT)) == 1
+    assert hoisted(lotan.MiniBatch(4, (2,)), lotan.nn.GraphSAGE(WIDTH, 4, 1, OUT)) == 0
+    assert hoisted(lotan.MiniBatch(4, ("all",)), Both()) == 0
+
+
+def test_batches_that_spark_does_not_draw_are_refused() -> None:
+    model, regime = pyg.GraphSAGE(WIDTH, 4, 2, OUT, aggr="lstm"), lotan.MiniBatch(4, (2, 2))
+    trainer = lotan.Trainer(model, sample(seed=5).graph, regime=regime, engine="blocks", eval_every=1)
+    said = "the model takes neighbours in the order of their ids"
     with pytest.raises(ConfigurationError, match=f"regime MiniBatch on engine 'blocks' .*{said}"):
         trainer.job  # noqa: B018 - making the job is what is refused
 

@@ -24,11 +24,13 @@ import lotan
 from lotan.batches import on_spark
 from lotan.batches.spark_frames import EpochFrames
 from lotan.batches.spark_tasks import SendTask
-from lotan.errors import EngineError
+from lotan.errors import EngineError, PassLostError
 from lotan.hosts.jar import JAR
 from lotan.results.run import Run
 from lotan.training import passes
 from lotan.worker.fork_server import WORKER_TITLE
+from tests.training.test_batch_norm import WIDTH as WIDTH_OF_BOTH
+from tests.training.test_both_directions import Directed, TurnedRound, made
 from tests.training.test_mini_batches import figures
 
 pytestmark = [
@@ -91,8 +93,7 @@ def assert_equal_local(run: Run, local: Run, samples: bool = True) -> None:
         torch.testing.assert_close(weights, local.model.weights[name], rtol=1e-5, atol=1e-6, msg=name)
     if not samples:
         return
-    once = run.config.regime.fanouts == ("all", "all")  # local computes the first sums once, and draws a hop less
-    for size in ("batches",) if once else ("batches", "vertices", "edges"):  # the same samples
+    for size in ("batches", "vertices", "edges"):  # the same samples
         assert run.report["mini_batches"][size] == local.report["mini_batches"][size]
 
 
@@ -128,6 +129,29 @@ def test_batches_that_are_fixed_are_drawn_once_until_the_elbow(
     assert_equal_local(run, local, samples=False)  # local has prepared some once more, for draws that were not wanted
 
 
+def test_first_sums_are_computed_once_in_spark_and_again_if_they_are_lost(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches then need a hop less. In the second epoch these sums, and all that is drawn from them, are lost once."""
+    turn, lost = on_spark.SparkBatches._turn, []
+
+    def disturbed(self: on_spark.SparkBatches, batch: Any, a_pass: Any) -> Any:
+        if a_pass.epoch == 2 and batch.number == 1 and not lost:
+            lost.extend(self._engine._hoisted)
+            self._engine._release_hoisted()
+            self._graph.close()
+            raise PassLostError("an executor has gone")
+        return turn(self, batch, a_pass)
+
+    monkeypatch.setattr(on_spark.SparkBatches, "_turn", disturbed)
+    given, regime = tables(texts=False), lotan.MiniBatch(7, ("all", "all"), seed=4)
+    run = fit(in_spark(spark, given, weight="w"), regime=regime)
+    assert len(lost) == 1
+    local = fit(lotan.Graph(*given, weight="w"), engine="local", regime=regime)
+    assert local.report["mini_batches"]["edges"] < local.report["mini_batches"]["batches"] * 7 * 400 / VERTICES * 2
+    assert_equal_local(run, local)
+
+
 class Normalised(torch.nn.Module):
     """BatchNorm of the features, and between layers."""
 
@@ -159,7 +183,7 @@ def test_statistics_of_a_batch_are_those_of_its_rows(spark: SparkSession) -> Non
 
 CASES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
     ("GraphSAGE", {"weighted": False}, (3, 2)),
-    ("GraphSAGE", {"weighted": False, "several": True}, ("all", "all")),
+    ("GraphSAGE", {"weighted": False, "several": True}, ("all", "all")),  # its first sums are computed once
     ("GAT", {"weighted": False}, (2, "all")),
     ("GCN", {"weighted": True}, ("all", "all")),
     ("GIN", {"weighted": False}, (1, 1)),
@@ -175,6 +199,17 @@ def test_models_and_fanouts_equal_local(
     names = {"weight": "w"} if given["weighted"] else {}
     on_blocks = fit(in_spark(spark, both, **names), kind, regime=regime)
     assert_equal_local(on_blocks, fit(lotan.Graph(*both, **names), kind, engine="local", regime=regime))
+
+
+@pytest.mark.parametrize("kind", [Directed, pytest.param(TurnedRound, marks=pytest.mark.nightly)])
+def test_out_edges_are_drawn_too_for_edges_turned_round(spark: SparkSession, kind: Any) -> None:
+    both, regime = tables(weighted=False, width=WIDTH_OF_BOTH), lotan.MiniBatch(16, (2, 3))
+    runs = []
+    for graph, engine in ((in_spark(spark, both), "blocks"), (lotan.Graph(*both), "local")):
+        settings = {"workers": 2, "partitions": 3} if engine == "blocks" else {}
+        options = {"regime": regime, "epochs": 2, "eval_every": 2, "progress": False, **settings}
+        runs.append(lotan.Trainer(made(kind), graph, engine=engine, **options).fit())
+    assert_equal_local(*runs)
 
 
 @dataclass(frozen=True)

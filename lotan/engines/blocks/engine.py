@@ -175,6 +175,7 @@ class BlocksEngine(Engine):
             self._facade.persist(self._graph.columns[name].rows)
 
     def _take(self, plan: Plan) -> None:
+        self.plan = plan  # the plan whose stages are published
         self._spares = find_spares(plan)
         self._lasting = plan.lasting
         self._stages = {stage.name: stage for stage in plan.stages}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.graph.arrays import Attributes, GraphArrays, Positions, Types, Weights
-from planner.physical import Plan
+from planner.physical import Column, Plan
 from planner.spec import SPLITS
 from planner.steps.propagate import PropagateStep
 
@@ -23,6 +23,13 @@ def follows_from_sample(column: str) -> bool:
     (True, False)
     """
     return column.partition("@")[0] in OF_SAMPLE
+
+
+def batch_columns(plan: Plan) -> list[Column]:
+    """Return the static columns of vertices that a batch comes with. Others follow from its edges, or are not read."""
+    read = plan.lasting | {"label", "split"}
+    columns = (*plan.static_columns, *plan.hoisted)
+    return [one for one in columns if one.name in read and not follows_from_sample(one.name)]
 
 
 def sampled_edges(

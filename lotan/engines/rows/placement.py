@@ -135,3 +135,14 @@ def uncoupled(frame: DataFrame) -> DataFrame:
     """
     session, rows = frame.sparkSession, frame._jdf
     return DataFrame(session._jsparkSession.createDataFrame(rows.toJavaRDD(), rows.schema()), session)
+
+
+def without_plan(frame: DataFrame) -> DataFrame:
+    """Return the rows of a persisted frame as a frame whose plan is these rows alone. This runs nothing itself.
+
+    Plans that read it several times stay small. Unlike the rows of `pin`, those that are lost are computed again. The new
+    frame does not know how its rows are placed.
+    """
+    # Spark has no public way from rows in its own form to a frame, and one by way of Python would copy them
+    rows, session = frame._jdf.queryExecution().toRdd(), frame.sparkSession
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)
