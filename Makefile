@@ -37,12 +37,12 @@ $(JAR): $(JVM) tools/build_jar.sh
 run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch workers
 	lotan train --graph digits --model gcn --layers 2 --engine blocks --epochs 30 --eval-every 5 --report report.json $(ARGS)
 
-# Four processes of tests, two more than the cores of the smallest machine, because many tests wait for others.
+# Three processes of tests, one more than the two cores of the smallest machine, because many tests wait for others.
 # A thread of torch's that waits busily for another would keep them from running.
 test quick nightly: export OMP_WAIT_POLICY ?= passive
 # Python compiles a module once, not once in each of the processes that tests start.
 test quick nightly: export PYTHONDONTWRITEBYTECODE :=
-PYTEST := python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 20
+PYTEST := python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
 test: setup $(CLASSES) ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
 	@tools/beside_scala.sh $(PYTEST) $(ARGS)
 
