@@ -157,10 +157,10 @@ ODD = {
     "more partitions than vertices, string ids": (three_names(), BY_NAME["attention"], "general"),
     "columns of width 1": (draw_graph(width=1), THIN, "auto"),
 }
-ODD_BY_DAY = [("one vertex",)]
 
 
-@pytest.mark.parametrize("kind", at_night([(kind,) for kind in ODD], unless=ODD_BY_DAY))
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ODD)
 def test_odd_graphs_equal_the_local_engine(kind: str, spark: SparkSession, workers: Session) -> None:
     drawn, model, options = ODD[kind]
     job = Job(model, OPTIONS[options], drawn=drawn)

@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 PROGRAM = """
+import sys
 import lotan
 from lotan.hosts.spark_session import SparkSettings, open_spark
 from lotan.ml import GNNClassifier
@@ -23,7 +24,7 @@ run = lotan.Trainer(lotan.nn.GCN(1, 2, 1, 2), graph, engine="local", epochs=1, p
 opened.close()
 fresh = lotan.Graph(vertices, edges)
 another = None
-for restarted in (False, True):
+for restarted in (False, True)[: int(sys.argv[1])]:
     if restarted:
         another = open_spark(SparkSettings("local[1]"))
     for name, use in {
@@ -47,7 +48,9 @@ print("done")
 
 @pytest.mark.spark
 @pytest.mark.processes
-def test_a_graph_of_a_stopped_session_is_a_typed_error(tmp_path):
-    words = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
+@pytest.mark.parametrize("sessions", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_a_graph_of_a_stopped_session_is_a_typed_error(tmp_path, sessions):
+    """With two sessions, another one has started meanwhile."""
+    words = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(sessions)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.stdout == "done\n", done.stdout + done.stderr

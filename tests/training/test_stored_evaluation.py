@@ -72,7 +72,7 @@ print((status("VmHWM") - before), estimated)
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
-@pytest.mark.parametrize("layer", ["SAGEConv", "GCNConv"])
+@pytest.mark.parametrize("layer", [pytest.param("SAGEConv", marks=pytest.mark.nightly), "GCNConv"])
 def test_an_evaluation_holds_a_part_of_the_edges_and_no_more_than_was_estimated(tmp_path: Path, layer: str) -> None:
     import torch
 
