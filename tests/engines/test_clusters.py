@@ -131,23 +131,23 @@ def train_and_kill_an_executor(master: str, folder: str) -> None:
     assert killed
 
 
-BATCHES = ("--batch-size", "40", "--fanouts", "4,3")  # five batches an epoch
+BATCHES = ("--batch-size", "40")  # five batches an epoch
 
 
-def train_on_batches_and_kill(master: str, folder: str) -> None:
+def train_on_batches_and_kill(master: str, folder: str, fanouts: str = "4,3") -> None:
     """The job on mini-batches: an executor is killed as a batch of the second epoch begins, and the Router later in it."""
     turn, begun = SparkBatches._turn, []
 
-    def disturbed(self: SparkBatches, sending: Any, batch: Any, a_pass: Pass) -> Outcome:
+    def disturbed(self: SparkBatches, batch: Any, a_pass: Pass) -> Outcome:
         begun.append(place := (a_pass.epoch, batch.number))
         if place == (2, 1) and begun.count(place) == 1:
             kill_an_executor()
         if place == (2, 2) and begun.count(place) == 1:
             os.kill(*routers_of(os.getpid()), signal.SIGKILL)
-        return turn(self, sending, batch, a_pass)
+        return turn(self, batch, a_pass)
 
     pytest.MonkeyPatch().setattr(SparkBatches, "_turn", disturbed)
-    options = ("--master", master, "--workers", "1", "--worker-rows", "8m", *BATCHES)
+    options = ("--master", master, "--workers", "1", "--worker-rows", "8m", *BATCHES, "--fanouts", fanouts)
     assert main(blocks(*options, "--save", folder)) == 0
     assert begun[-1] == (2, 4), "there are batches after the kills"
 
@@ -181,13 +181,17 @@ KILL_AMONG_BATCHES = KILL.replace("train_and_kill_an_executor", "train_on_batche
 @pytest.mark.nightly
 @pytest.mark.chaos
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+@pytest.mark.parametrize("fanouts", ["4,3", "all,all"])
 def test_an_executor_and_the_router_killed_among_batches_change_no_bit(
-    tmp_path: Path, master: str, spark: SparkSession
+    tmp_path: Path, master: str, spark: SparkSession, fanouts: str
 ) -> None:
-    """The executor takes half of the graph, of the edges that were drawn, and the batches that it was gathering."""
-    assert main(blocks("--save", str(tmp_path / "here"), *BATCHES)) == 0
+    """The executor takes half of the graph, of the edges that were drawn, and the batches that it was gathering.
+
+    With all neighbours it also takes half of the first sums, which are computed again.
+    """
+    assert main(blocks("--save", str(tmp_path / "here"), *BATCHES, "--fanouts", fanouts)) == 0
     done = run(
-        [sys.executable, "-c", KILL_AMONG_BATCHES, master, str(tmp_path / "there")],
+        [sys.executable, "-c", KILL_AMONG_BATCHES, master, str(tmp_path / "there"), fanouts],
         PYSPARK_SUBMIT_ARGS=submitted(TWO_EXECUTORS),
     )
     assert done.returncode == 0, done.stderr
