@@ -146,10 +146,8 @@ class EpochFrames:
         return self._rows
 
     def _all_rows(self) -> DataFrame:
-        known, ends = (
-            self.graph.vertices.select(self.graph.of_draws),
-            ["src", *["dst"] * (self.graph.outgoing is not None)],
-        )
+        known = self.graph.vertices.select(self.graph.of_draws)
+        ends = ["src", *["dst"] * (self.graph.outgoing is not None)]
         frontier = self._hold(self._targets())
         met, drawn = [_at_level(frontier, 0)], [self._no_edges()] if not self.fanouts else []
         for hop, fanout in enumerate(self.fanouts, start=1):

@@ -107,8 +107,7 @@ def settled_for(config: TrainerConfig, graph: Graph) -> TrainerConfig:
     """
     settled, regime = config.settled(), config.regime
     chosen = config.engine == "auto" and config.plan in PLANS and settled.engine == "local"
-    stored = isinstance(regime, MiniBatch) and regime.is_stored
-    if not chosen or stored or graph.on_connect or _fits(graph, settled):
+    if not chosen or regime.is_stored or graph.on_connect or _fits(graph, settled):
         return settled
     from lotan.engines.blocks.obstacles import obstacle
 

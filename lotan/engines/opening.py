@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
 from lotan.engines.choice import ENGINES, check_connect, fits_in_memory
-from lotan.settings.regimes import MiniBatch
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iter
             and needs.spills(limit.bytes)
             and graph.reads_in_parts
         )
-        stored = isinstance(config.regime, MiniBatch) and config.regime.is_stored
+        stored = config.regime.is_stored
         if needs is not None and spills:
             check_room(needs.on_disk)
         if spills or (stored and graph.reads_in_parts):

@@ -125,7 +125,7 @@ def plan_of_batch(job: Job, sampling: Sampling, config: TrainerConfig) -> Planne
     if not job.traits.in_process:  # a worker runs a batch as the local engine does
         options = replace(options, pricing=priced(ENGINES["local"], config, cost_cache.load()), sampling=sampling)
     task = config.task
-    if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
+    if config.regime.is_stored:
         # the graph of a batch is another one in each set of partitions, and the features are rows of a buffer
         options = replace(options, disabled=(*options.disabled, "hoist_invariant", "hold_sparse"))
     of_rows = job.train.tracked or job.train.groups is not None

@@ -133,7 +133,7 @@ class Job:
             of_batch = limit.needs(ENGINES["local"], self.batch.plan, self.batch.statistics, partitions)
             held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
             regime = config.regime
-            if isinstance(regime, MiniBatch) and regime.is_stored:
+            if regime.is_stored:
                 found = found if self.stored_vertices is None else without_rows(found, self.plan, self.statistics)
                 held += 0 if self.stored_vertices is None else self.stored_vertices.bytes
                 in_memory = None if found.in_memory is None else found.in_memory + held

@@ -83,7 +83,7 @@ def prepare(
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     asked = label_task(config.task)
-    stored = isinstance(config.regime, MiniBatch) and config.regime.is_stored
+    stored = config.regime.is_stored
     with rows_for_trace(model, graph, config):
         width = model_width(model, graph)
         train, evaluate = traced(model, width, graph, config)
@@ -133,7 +133,7 @@ def prepare(
 @contextmanager
 def rows_for_trace(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Iterator[None]:
     """Give a model its learned rows. If they are to lie on a disk, they have only their shape, until the block ends."""
-    if isinstance(config.regime, MiniBatch) and config.regime.is_stored:
+    if config.regime.is_stored:
         modules = learned_modules(model)
         with as_if_drawn(modules, graph.ids if modules else np.zeros(0, dtype=np.int64)):
             yield

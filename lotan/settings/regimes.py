@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
+from typing import ClassVar
 
 from lotan.arguments import described, require_count, wrong
 from lotan.errors import ConfigurationError
@@ -40,6 +41,8 @@ class FullBatch:
     >>> FullBatch()
     FullBatch()
     """
+
+    is_stored: ClassVar[bool] = False  # it reads nothing from partitions on a disk
 
 
 @dataclass(frozen=True)

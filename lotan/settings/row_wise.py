@@ -6,7 +6,7 @@ and Adagrad take sparse gradients as they are. `LazyAdam` does it for Adam.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any
 
@@ -134,15 +134,26 @@ def check_row_wise(name: str, rows: str, arguments: Mapping[str, Any]) -> None:
         )
 
 
-def clip_norm(parameters: Iterable[Tensor], most: float) -> None:
+def clip_norm(parameters: Iterable[Tensor], most: float, elsewhere: Sequence[float] = ()) -> float:
     """Scale gradients so that the norm of all together is at most `most`, as `torch.nn.utils.clip_grad_norm_` does.
 
     Gradients of rows are sparse, and the others dense.
+
+    Args:
+        parameters: The parameters, of which some may have no gradient.
+        most: The greatest norm.
+        elsewhere: The norms of further gradients, which the caller scales.
+
+    Returns:
+        The factor of all gradients.
     """
     found = [parameter.grad for parameter in parameters if parameter.grad is not None]
     gradients = [gradient.coalesce().values() if gradient.is_sparse else gradient for gradient in found]
-    if gradients:
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(one) for one in gradients]))
-        factor = torch.clamp(most / (norm + 1e-6), max=1.0)  # 1e-6 as in torch
-        for gradient in gradients:
-            gradient.mul_(factor)
+    norms = [*(torch.linalg.vector_norm(one) for one in gradients), *map(torch.tensor, elsewhere)]
+    if not norms:
+        return 1.0
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    factor = torch.clamp(most / (norm + 1e-6), max=1.0)  # 1e-6 as in torch
+    for gradient in gradients:
+        gradient.mul_(factor)
+    return factor.item()

@@ -83,7 +83,24 @@ def _sweep(parent: Path) -> None:
             os.close(descriptor)
 
 
-def missing_bytes(folder: Path, size: int) -> int:
+@contextmanager
+def claimed_with_room(folder: Path | None, size: int, of: str) -> Iterator[Path]:
+    """Claim a folder for storage until the block ends, and check that it has room for what it lacks.
+
+    Args:
+        folder: The folder, or None, as in `claimed_storage`.
+        size: The bytes that it will hold, of which files of an earlier run may be there.
+        of: The name of these bytes, for the error.
+
+    Raises:
+        StorageError: If the folder cannot be used, or has too little room.
+    """
+    with claimed_storage(folder) as claimed:
+        check_room(claimed, _missing_bytes(claimed, size), of)
+        yield claimed
+
+
+def _missing_bytes(folder: Path, size: int) -> int:
     """Return at most how many of `size` bytes are still to be written to a folder. Files of an earlier run count as written."""
     there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return max(0, size - there)

@@ -277,7 +277,7 @@ class StoredLinkBatches:
 
         Args:
             epoch: The number of the epoch, from 1.
-            order: Its order.
+            order: The order of its sets and links.
             first: The number of the first batch, if those before it are done.
 
         Raises:

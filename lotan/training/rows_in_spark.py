@@ -21,6 +21,7 @@ from lotan.engines.blocks.kept_rows import KeptRows
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.row_steps import RowStep
+from lotan.settings.row_wise import clip_norm
 from lotan.training.learner import Learner, Weights
 
 log = logging.getLogger(__name__)
@@ -54,15 +55,8 @@ class SparkRowsLearner(Learner):
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
     def _clip(self, most: float) -> None:
-        gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
-        norms = [torch.linalg.vector_norm(one) for one in gradients]
-        norms += [torch.tensor(norm) for name in self._names if (norm := self._in_spark.norm(name)) is not None]
-        if norms:
-            norm = torch.linalg.vector_norm(torch.stack(norms))
-            factor = torch.clamp(most / (norm + 1e-6), max=1.0)  # 1e-6 as in torch
-            self._scale = factor.item()
-            for gradient in gradients:
-                gradient.mul_(factor)
+        norms = [norm for name in self._names if (norm := self._in_spark.norm(name)) is not None]
+        self._scale = clip_norm(self.model.parameters(), most, norms)
 
     def _take_step(self) -> None:
         for name, number in self._steps.items():

@@ -26,7 +26,7 @@ from lotan.settings.tasks import LinkPrediction, excludes_targets
 from lotan.stages.metrics import metrics, statistics_of_links
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.feature_files import open_features
-from lotan.storage.folder import check_room, claimed_storage, missing_bytes
+from lotan.storage.folder import claimed_with_room
 from lotan.storage.link_batches import RowLoader, Sampled, StoredLinkBatches, types_of
 from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.ranks import StoredLinks, metrics_of_stored
@@ -253,12 +253,8 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
     assert stored is not None
     refuse_old_checkpoint(config)
     with ExitStack() as opened:
-        folder = opened.enter_context(claimed_storage(stored.folder))
-        check_room(
-            folder,
-            missing_bytes(folder, stored.disk_bytes),
-            "the links, the features and three versions of the learned rows",
-        )
+        what = "the links, the features and three versions of the learned rows"
+        folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what))
         division = stored.division
         graph, _ = open_partitioned(folder, stored.reader, stored.summary, division.partitions, stored.seed)
         give_back_freed()

@@ -16,7 +16,7 @@ from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.storage.buffer import PartitionBuffer
-from lotan.storage.folder import check_room, claimed_storage, missing_bytes
+from lotan.storage.folder import claimed_with_room
 from lotan.storage.partitioned_graph import PartitionedGraph
 from lotan.storage.set_graph import VertexRows
 from lotan.storage.vertex_batches import StoredVertexBatches
@@ -35,8 +35,8 @@ def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches
     stored = job.stored_vertices
     assert stored is not None
     with ExitStack() as opened:
-        folder = opened.enter_context(claimed_storage(stored.folder))
-        check_room(folder, missing_bytes(folder, stored.disk_bytes), "the features and the edges")
+        what = "the features and the edges"
+        folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what))
         division = stored.division
         graph, files, _ = open_vertex_partitions(folder, job.graph, division.order, division.partitions, stored.seed)
         rows = torch.empty(division.slots * graph.placement.capacity, *files.widths)
@@ -118,9 +118,8 @@ def open_vertices_with_rows(
     assert stored is not None
     refuse_old_checkpoint(config)
     with ExitStack() as opened:
-        folder = opened.enter_context(claimed_storage(stored.folder))
         what = "the features, the edges and three versions of the learned rows"
-        check_room(folder, missing_bytes(folder, stored.disk_bytes), what)
+        folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what))
         division = stored.division
         graph, files, _ = open_vertex_partitions(folder, job.graph, division.order, division.partitions, stored.seed)
         capacity, ids = graph.placement.capacity, job.graph.arrays().ids

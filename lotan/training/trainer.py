@@ -38,7 +38,6 @@ from lotan.planning.prepare import prepare
 from lotan.planning.stored_links import prepare_stored
 from lotan.results.run import Run
 from lotan.settings.config import TrainerConfig, given_config
-from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction
 from lotan.tracking import Tracker, open_tracker, start_of
 from lotan.training.checkpoint import claimed
@@ -138,12 +137,10 @@ class Trainer:
         """
         if self._job is None:
             if isinstance(self._settled.task, LinkPrediction):
-                regime = self._settled.regime
-                stored = isinstance(regime, MiniBatch) and regime.is_stored
                 given = self.model, self.graph, self._settled
                 self._job = (
                     prepare_stored(*given, self._decoder)
-                    if stored
+                    if self._settled.regime.is_stored
                     else prepare_links(*given, self._opened, self._decoder)
                 )
                 self._decoder = self._job.decoder

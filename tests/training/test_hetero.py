@@ -235,17 +235,10 @@ def test_means_and_maxima_collect_nothing() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["HeteroConv"])
 @pytest.mark.nightly  # by day on tables of Spark, below
+@pytest.mark.parametrize("name", MODELS)
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
-    assert_trains_as_pyg(name, engine="blocks", partitions=3)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.nightly) for n in MODELS if n != "HeteroConv"])
-def test_trains_as_in_pyg_on_blocks_too(name: str, spark: object) -> None:
-    assert_trains_as_pyg(name, engine="blocks", partitions=2)
+    assert_trains_as_pyg(name, engine="blocks", partitions=3 if name == "HeteroConv" else 2)
 
 
 @pytest.mark.spark

@@ -46,7 +46,7 @@ class KeptRows:
 
         Args:
             name: The parameter.
-            rows: Its rows in the order of ids. [vertices, ...].
+            rows: The rows of the parameter, in the order of ids. [vertices, ...].
             state: The parts of their state: rows too, or a number that all have.
             best: The rows of the best epoch so far; None: there is none.
         """
