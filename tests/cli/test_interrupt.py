@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 ON_SPARK = [
     pytest.param("rows", marks=[pytest.mark.spark, pytest.mark.nightly]),
-    pytest.param("blocks", marks=[pytest.mark.spark, needs_jar]),
+    pytest.param("blocks", marks=[pytest.mark.spark, pytest.mark.nightly, needs_jar]),
 ]
 
 # Handlers that do nothing stand for a call that does not come back.

@@ -232,6 +232,7 @@ def test_predictions_come_back_under_their_ids(spark: SparkSession, workers: Ses
     np.testing.assert_allclose(found, np.stack(expected["values"]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_a_graph_of_the_users_session_leaves_no_view_and_no_setting(spark: SparkSession, workers: Session) -> None:
     job = Job(BY_NAME["gcn"], Options())
     vertices, edges = job.graph.frames(spark)
@@ -295,6 +296,7 @@ def test_engines_on_one_graph_hold_tables_of_their_own(spark: SparkSession, work
 PLACES = (("train.0", "forward"), ("train.1", "turn"), ("train.0", "backward"))
 
 
+@pytest.mark.nightly  # by day on blocks
 @pytest.mark.chaos
 @pytest.mark.parametrize("kind", at_night([("raise",), ("twice",)], unless=[("twice",)]))
 def test_a_task_that_fails_or_runs_twice_changes_no_bit(

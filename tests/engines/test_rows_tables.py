@@ -94,7 +94,7 @@ def brute_force(drawn: Drawn, edge_set: str, weighted: bool, reverse: bool, rows
     return total
 
 
-@pytest.mark.parametrize("form", ["vector_sum", "arrow"])
+@pytest.mark.parametrize("form", ["vector_sum", pytest.param("arrow", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     ("edge_set", "weighted", "reverse", "combine"),
     [

@@ -1,4 +1,4 @@
-"""spark-submit to a standalone master with two executors: as one ships a job, with what it leaves, and when it is killed."""
+"""spark-submit, as one ships a job: on one machine by day; at night to a master with two executors, and killed there."""
 
 from __future__ import annotations
 
@@ -72,8 +72,16 @@ def by_hand(tmp_path: Path) -> Iterator[list[str]]:
         stop([*workers, router])
 
 
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
 def test_a_job_that_brings_its_code_equals_the_local_run(
+    tmp_path: Path, spark: SparkSession, package: Path, by_hand: list[str]
+) -> None:
+    """On one machine, which submits as to a cluster."""
+    submit_and_compare(tmp_path, "local[2]", package, {}, "--engine", "blocks", *by_hand)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
+def test_so_it_does_on_a_cluster(
     engine: str,
     tmp_path: Path,
     master: str,
@@ -81,24 +89,27 @@ def test_a_job_that_brings_its_code_equals_the_local_run(
     package: Path,
     by_hand: list[str],
 ) -> None:
-    """Code by --py-files, operators by --jars, workers of a named Router."""
-    save_graph(str(tmp_path / "graph"))
     (tmp_path / "events").mkdir()
-    (tmp_path / "job.py").write_text(SCRIPT)
-    there = job(tmp_path, "there", "--engine", engine, *by_hand)
     conf = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (tmp_path / "events").as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
     }
-    script = ("--py-files", str(package), "--jars", str(JAR), str(tmp_path / "job.py"), *there)
-    done = submit(master, tmp_path, conf, *script)
+    submit_and_compare(tmp_path, master, package, conf, "--engine", engine, *by_hand)
+    check_events(tmp_path / "events")
+
+
+def submit_and_compare(folder: Path, master: str, package: Path, conf: dict[str, str], *options: str) -> None:
+    """Submit a job with code by --py-files, operators by --jars, workers of a named Router; train the same in this process."""
+    save_graph(str(folder / "graph"))
+    (folder / "job.py").write_text(SCRIPT)
+    script = ("--py-files", str(package), "--jars", str(JAR), str(folder / "job.py"), *job(folder, "there", *options))
+    done = submit(master, folder, conf, *script)
     assert done.returncode == 0, done.stderr
     assert "lotan.zip" in done.stdout
-    assert main(job(tmp_path, "here", "--engine", engine, "--workers", "1")) == 0
-    assert_same_weights(tmp_path / "here", tmp_path / "there")
-    check_events(tmp_path / "events")
+    assert main(job(folder, "here", *options[:2], "--workers", "1")) == 0
+    assert_same_weights(folder / "here", folder / "there")
 
 
 def job(folder: Path, name: str, *options: str) -> list[str]:

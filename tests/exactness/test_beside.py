@@ -37,8 +37,6 @@ KINDS: dict[str, Callable[[Plan], Plan]] = {
     "insides put out": lambda plan: evaluated_beside(plan, exports=True).plan,
 }
 OFF = ("reuse_evaluation",)
-ON_BLOCKS = list(zip(DROPPING, (False, True) * len(DROPPING), strict=False))[1:2]
-"""One model on a graph with few training vertices, for blocks by day. The other pairs are for the night."""
 
 
 def check(engine: Engine, drawn: Sample, plan: Plan, weights: dict[str, torch.Tensor]) -> None:
@@ -69,7 +67,7 @@ def test_it_is_priced_on_a_cluster(name: str, disabled: tuple[str, ...]) -> None
         assert all(step.seconds >= 0 for step in planned.cost(steps).steps)
 
 
-@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(24)], unless=[(seed,) for seed in range(8)]))
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(24)], unless=[(seed,) for seed in range(4)]))
 def test_of_random_models_on_local(seed: int) -> None:
     model, drawn = drawn_model(seed, True, False), graph_of(seed)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
@@ -88,8 +86,9 @@ def on(name: str, engine: str, drawn: Sample, disabled: tuple[str, ...] = ()) ->
     return plan, {key: value.detach() for key, value in DROPPING[name]().state_dict().items()}
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "few"), at_night(product(DROPPING, (False, True)), unless=ON_BLOCKS))
+@pytest.mark.parametrize(("name", "few"), list(product(DROPPING, (False, True))))
 def test_on_blocks(name: str, few: bool, spark, workers: Session) -> None:
     """Also where training, and what several levels of it depend on, is on few vertices."""
     drawn = sample(3, 24, 30)

@@ -85,7 +85,7 @@ ON_EDGES = (13, 19, 20, 26, 48, 53)
 
 
 EVERYWHERE = [*spread(EVERY, [1, 2], each=1), *spread(EVERY, [EMPTY, 3], each=1)]
-BY_DAY_IN_PARTITIONS = [*EVERYWHERE[::4], *EVERYWHERE[-2:]]
+BY_DAY_IN_PARTITIONS = EVERYWHERE[::6]
 
 
 @pytest.mark.parametrize(("name", "partitions"), at_night(EVERYWHERE, unless=BY_DAY_IN_PARTITIONS))
@@ -119,8 +119,8 @@ PRUNED = [("GCN", EMPTY), ("GCN, three layers, jumping", 2), ("GIN", 1), ("resid
           ("GraphSAGE, max", 2), ("GraphSAGE, min", EMPTY), ("own layer", 2), ("own layer", EMPTY),
           ("arithmetic on edges", 2), ("arithmetic of features", 3)]  # fmt: skip
 
-BY_DAY = [("GIN", 1), ("GAT, four heads", EMPTY), ("GraphSAGE, max", 2)]
-"""Sums, softmax and extremes, with partitions that have no vertices to train on, and with string ids."""
+BY_DAY = [("GIN", 1), ("GraphSAGE, max", 2)]
+"""Sums, and extremes with string ids."""
 
 
 @pytest.mark.parametrize(("name", "partitions"), at_night(PRUNED, unless=BY_DAY))
@@ -188,7 +188,7 @@ HUBS = [("GCN", 3, 8000), ("GraphSAGE", 2, 8000), ("GraphSAGE, max", 2, 8000), (
 """Models, partitions and edges; attention over twice as many is off by what float32 loses in their sum, pruned or not."""
 
 
-@pytest.mark.parametrize(("name", "partitions", "edges"), at_night(HUBS, unless=[*HUBS[:1], *HUBS[2:]]))
+@pytest.mark.parametrize(("name", "partitions", "edges"), at_night(HUBS, unless=HUBS[:1]))
 def test_a_hub_whose_edges_are_spread(name, partitions, edges, spark, workers):
     """Half of the edges end in one vertex, and half begin there."""
     drawn = sample(6, 40, edges, weighted=EVERY[name].weights, directed=False)
@@ -214,7 +214,7 @@ class Mixed(torch.nn.Module):
         return self.greatest(torch.tanh(self.attention(torch.tanh(self.sums(x, graph)), graph)), graph)
 
 
-@pytest.mark.parametrize("width", at_night([(width,) for width in WIDTHS], unless=[(1,), (2,)]))
+@pytest.mark.parametrize("width", at_night([(width,) for width in WIDTHS], unless=[(1,)]))
 def test_rows_of_any_width(width, spark, workers):
     drawn = sample(7, 12, 40)
     x = torch.from_numpy(np.random.default_rng(7).normal(size=(12, width)).astype(np.float32))

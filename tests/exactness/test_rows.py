@@ -56,7 +56,6 @@ SPREAD = [
 SPREAD_BY_DAY = [
     ("GCN", "auto", 3),
     ("GraphSAGE, max", "auto", 2),
-    ("GAT", "general, naive backward", 2),
 ]
 """Sums, extremes, attention and collected neighbours."""
 

@@ -218,6 +218,7 @@ def test_npz_files_and_names(tmp_path, monkeypatch):
     assert graph.arrays().split.tolist() == [0, -1, 1]
 
 
+@pytest.mark.nightly  # by day: cli, test_training_on_arrays_loads_no_library_that_it_has_no_use_for
 @pytest.mark.processes
 def test_graphs_in_memory_and_training_there_import_no_spark():
     program = """

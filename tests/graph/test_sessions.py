@@ -46,9 +46,10 @@ print("done")
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.processes
-@pytest.mark.parametrize("sessions", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("sessions", [1, 2])
 def test_a_graph_of_a_stopped_session_is_a_typed_error(tmp_path, sessions):
     """With two sessions, another one has started meanwhile."""
     words = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(sessions)]

@@ -260,6 +260,7 @@ def run_alone(words, **environment):
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
     """Neither Java nor the Router and the workers write anything, nor does a trainer that still has Spark open at the end."""

@@ -70,6 +70,7 @@ def accuracy(fold: int, lr: float, width: int) -> float:
     return float((predicted == labels)[folds == fold].mean())
 
 
+@pytest.mark.nightly  # by day: one split
 def test_cross_validation_is_separate_runs_with_the_same_masks(
     graph: Frames, classifier: GNNClassifier, evaluator: Any, batches: list[int], tmp_path: Any
 ) -> None:

@@ -72,7 +72,7 @@ def on_the_whole_graph(run: Run, name: str, graph: lotan.Graph, features: torch.
     return model(features, edges)
 
 
-@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize("texts", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", MODELS)
 def test_features_have_the_integrated_gradients_of_the_whole_graph(name: str, texts: bool) -> None:
     graph = messy(texts=texts)
@@ -98,7 +98,7 @@ def test_features_have_the_integrated_gradients_of_the_whole_graph(name: str, te
         )
 
 
-@pytest.mark.parametrize("name", ["GCN", "GIN", "GAT"])
+@pytest.mark.parametrize("name", ["GCN", "GIN", pytest.param("GAT", marks=pytest.mark.nightly)])
 def test_influences_of_edges_are_together_the_output_less_that_without_messages(name: str) -> None:
     graph = messy(3)
     run = trained(name, graph)

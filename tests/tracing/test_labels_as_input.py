@@ -97,6 +97,7 @@ def test_predictions_see_all_training_labels_and_no_others(tmp_path: Path) -> No
         run.explain_vertex(0)
 
 
+@pytest.mark.nightly
 def test_members_of_a_batch_train_as_alone() -> None:
     graph, models = messy_graph(), [UniMP(), UniMP()]
     alone = [copy.deepcopy(model) for model in models]

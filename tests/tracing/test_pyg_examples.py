@@ -8,7 +8,7 @@ from tools.pyg_examples import EXAMPLES, PAGE, reason_against
 
 pytestmark = pytest.mark.thorough
 
-USUAL = ("dir_gnn", "geniepath", "hetero/hgt_dblp", "label_prop", "rgat", "nodeproppred/arxiv (SAGE)")
+USUAL = ("dir_gnn", "label_prop", "rgat", "nodeproppred/arxiv (SAGE)")
 TRAIN, _, DO_NOT = PAGE.read_text().partition("## Models that do not")
 
 

@@ -16,6 +16,7 @@ from lotan.results.run import Run
 from lotan.tracing import trace
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.signature import wanted
+from tests.exactness.steps import at_night
 from tools.pyg_layers import EDGES, EXAMPLES, FOREIGN, PAGE, TYPES, WIDTH, make
 
 with warnings.catch_warnings():
@@ -32,6 +33,11 @@ FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANCon
 """The layers with a bias whose true gradient is 0. Adam would make steps of its rounding errors."""
 
 ON_BLOCKS = ("GATv2Conv", "PNAConv")
+
+BY_DAY = ("APPNP", "ARMAConv", "CGConv", "ChebConv", "DNAConv", "DirGNNConv", "EdgeConv", "FastRGCNConv", "GATConv", "GATv2Conv",
+          "GCN2Conv", "GCNConv", "GENConv", "GINEConv", "GMMConv", "GatedGraphConv", "HANConv", "HGTConv", "HypergraphConv",
+          "PDNConv", "PNAConv", "PointTransformerConv", "RGCNConv", "SAGEConv", "TransformerConv")  # fmt: skip
+"""The layers that are tried on `local` by day: one of each mechanism. The others are tried at night, as all are on Spark."""
 
 SINGLE_LOOPS = ("PDNConv",)
 """The layers that compute values of self-loops. PyG gives all self-loops of a vertex the gradient of the one it keeps."""
@@ -125,7 +131,7 @@ def others_than(usual: tuple[str, ...]) -> list[object]:
     return [pytest.param(name, marks=pytest.mark.nightly) for name in WORKS if name not in usual]
 
 
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("name", at_night([(name,) for name in WORKS], unless=[(name,) for name in BY_DAY]))
 def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local")
 

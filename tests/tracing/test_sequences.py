@@ -73,7 +73,9 @@ def test_trains_as_in_pyg_on_spark(name: str, engine: str, spark: object) -> Non
     assert_trains_as_pyg(name, engine=engine, partitions=3)
 
 
-@pytest.mark.parametrize("name", ["dropout", "dropout between the layers of an LSTM"])
+@pytest.mark.parametrize(
+    "name", ["dropout", pytest.param("dropout between the layers of an LSTM", marks=pytest.mark.nightly)]
+)
 def test_dropout_draws_the_same_numbers_for_a_row_in_any_chunk(name: str) -> None:
     graph, settings = messy_graph(), {"engine": "local", "epochs": 2, "progress": False}
     runs = [lotan.Trainer(made(name), graph, chunk_rows=rows, **settings).fit() for rows in (7, 64)]

@@ -235,6 +235,7 @@ def test_tasks_that_spark_tries_again_change_no_bit(disturbed: Disturbed) -> Non
     assert_same_checkpoint(disturbed.folder / "failed" / "last.pt", disturbed.straight)
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.chaos

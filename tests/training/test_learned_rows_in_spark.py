@@ -145,6 +145,7 @@ def test_a_step_that_is_tried_again_counts_once(
         assert torch.equal(disturbed[name], one), name
 
 
+@pytest.mark.nightly
 def test_a_resumed_run_has_the_same_bits(spark: SparkSession, tmp_path: Path) -> None:
     graph, given = in_spark(spark, drawn(8)), {"optimizer": lotan.Adam(lr=0.02), "eval_every": 1}
     on_blocks(of_seed(0), graph, **given, checkpoint_dir=tmp_path / "whole").fit()

@@ -108,7 +108,7 @@ def test_the_same_as_on_local(spark: SparkSession, engine: str, kind: str) -> No
         np.testing.assert_allclose(np.stack(mine["probability"]), np.stack(theirs["probability"]), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("bad", [2.0, float("inf")])
+@pytest.mark.parametrize("bad", [pytest.param(2.0, marks=pytest.mark.nightly), float("inf")])
 def test_other_numbers_beside_unknown_entries_are_refused(spark: SparkSession, bad: float) -> None:
     vertices, edges = _tables()
     rows = [(int(one), [0.0] * 6, [None, 1.0], "train") for one in vertices["id"]]

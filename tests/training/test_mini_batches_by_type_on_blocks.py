@@ -66,6 +66,7 @@ def in_spark(spark: SparkSession) -> lotan.HeteroGraph:
     )
 
 
+@pytest.mark.nightly  # by day on local
 def test_learned_rows_of_types_equal_those_in_one_process(spark: SparkSession) -> None:
     """Rows of three types beside features; sums, maxima and attention."""
     graph = lotan.HeteroGraph.from_pyg(data_of())

@@ -129,6 +129,7 @@ def test_batches_that_are_fixed_are_drawn_once_until_the_elbow(
     assert_equal_local(run, local, samples=False)  # local has prepared some once more, for draws that were not wanted
 
 
+@pytest.mark.nightly  # by day on local
 def test_first_sums_are_computed_once_in_spark_and_again_if_they_are_lost(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +202,8 @@ def test_models_and_fanouts_equal_local(
     assert_equal_local(on_blocks, fit(lotan.Graph(*both, **names), kind, engine="local", regime=regime))
 
 
-@pytest.mark.parametrize("kind", [Directed, pytest.param(TurnedRound, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # by day on local
+@pytest.mark.parametrize("kind", [Directed, TurnedRound])
 def test_out_edges_are_drawn_too_for_edges_turned_round(spark: SparkSession, kind: Any) -> None:
     both, regime = tables(weighted=False, width=WIDTH_OF_BOTH), lotan.MiniBatch(16, (2, 3))
     runs = []
@@ -245,7 +247,7 @@ class FaultyTask(SendTask):
         return True
 
 
-KINDS = ("raise", "twice", "router")
+KINDS = ("raise", "twice", "worker", "router")
 
 
 def workers_of(process: int) -> list[int]:
@@ -273,8 +275,9 @@ def assert_same_end(run: Run, straight: Run) -> None:
         assert torch.equal(weights, straight.model.weights[name]), name
 
 
+@pytest.mark.nightly  # by day in a full batch: tests/engines/blocks/test_faults.py
 @pytest.mark.chaos
-@pytest.mark.parametrize("kind", ["worker", *(pytest.param(one, marks=pytest.mark.nightly) for one in KINDS)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_whatever_goes_wrong_in_an_epoch_the_end_has_the_same_bits(
     straight: tuple[lotan.Graph, Run], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,10 +55,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "engine", [pytest.param("blocks", marks=needs_jar), pytest.param("rows", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("engine", [pytest.param("blocks", marks=needs_jar), "rows"])
 def test_what_is_laid_out_and_computed_once_is_handed_on(spark: SparkSession, calls: list[str], engine: str) -> None:
     graph = _in_spark(spark)
     alone = [fit(graph, engine=engine), fit(graph, layers=3, hidden=8, engine=engine)]

@@ -26,6 +26,7 @@ from planner.spec import LossSpec
 from planner.steps.pipe import PipeStep
 from tests.exactness.cases import OUT, WIDTH
 from tests.exactness.random_models import Drawn
+from tests.exactness.steps import at_night
 from tests.exactness.test_random_models import graph_of
 from tests.training.test_trainer import Data, _fit, _pair, assert_same_checkpoint
 
@@ -120,7 +121,7 @@ def test_metrics_cost_one_pass_after_the_last_step(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("stop", "options"), [(1, {}), (4, {}), (2, {"patience": 1, "monitor": "loss"}), (3, {"eval_every": 2})]
 )
-@pytest.mark.parametrize("dropout", [0.0, DROPPING])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.nightly), DROPPING])
 def test_a_resumed_run_equals_the_straight_one(
     dropout: float, stop: int, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +227,7 @@ def test_a_step_that_diverges_is_told_with_its_epoch() -> None:
         fit(epochs=5, optimizer=lotan.SGD(lr=1e38))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(12)], unless=[(seed,) for seed in range(6)]))
 def test_a_turn_counts_what_evaluation_counts(seed: int) -> None:
     """Of random models of every layer type, to the bit: the forward half is the same operators on the same chunks."""
     torch.manual_seed(seed)

@@ -50,9 +50,9 @@ def linked(spark: SparkSession, folder: Path, **options: Any) -> lotan.results.r
 @pytest.mark.parametrize(
     ("train", "asynchrony"),
     [
-        pytest.param(classified, "optimistic", marks=pytest.mark.nightly),  # by day with links
+        (classified, "optimistic"),
         pytest.param(classified, "none", marks=pytest.mark.nightly),
-        (linked, "optimistic"),
+        pytest.param(linked, "optimistic", marks=pytest.mark.nightly),
         pytest.param(linked, "none", marks=pytest.mark.nightly),
     ],
 )

@@ -224,10 +224,11 @@ tune(RANGES, search="halving", trials=6, checkpoint_dir=sys.argv[1], resume=True
 """
 
 
+@pytest.mark.nightly  # by day, one that is paused and goes on
 @pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.processes
-@pytest.mark.parametrize("kills", [(18,), pytest.param((13, 18), marks=pytest.mark.nightly)], ids=str)
+@pytest.mark.parametrize("kills", [(18,), (13, 18)], ids=str)
 def test_killed_and_resumed_equals_straight(tmp_path, kills):
     straight = outcome(tune(RANGES, search="halving", trials=6))
     folder = tmp_path / "checkpoints"

@@ -325,6 +325,7 @@ def within(folder: Path, limit: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_stays_within_the_least_limit_and_comes_to_the_same_bits(tmp_path: Path) -> None:
     free = within(tmp_path / "free", "")
