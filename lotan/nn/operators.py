@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from planner.spec import SOFTMAX_EPSILON
 
@@ -65,10 +66,14 @@ def _beside(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def _aggregate(messages: Tensor, index: Tensor, num_vertices: int, kind: str, edges: str) -> Tensor:
+    if isinstance(messages, FakeTensor):
+        kind = "sum"  # a trace has no numbers, and the others take many more operators to come to the same shape
     return _reduce(messages, index, num_vertices, kind)  # [num_vertices, *shape]
 
 
 def _edge_softmax(scores: Tensor, index: Tensor, num_vertices: int, edges: str) -> Tensor:
+    if isinstance(scores, FakeTensor):  # a trace, as above
+        return _reduce(scores, index, num_vertices, "sum").index_select(0, index[1])
     # The greatest score of a destination is subtracted before exp: it cancels out, and so needs no gradient.
     greatest = _reduce(scores.detach(), index, num_vertices, "max").index_select(0, index[1])
     exponentials = (scores - greatest).exp()
