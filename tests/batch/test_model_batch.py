@@ -87,7 +87,7 @@ def assert_as_alone(batch: ModelBatch, number: int, alone: tuple[torch.nn.Module
         assert torch.equal(tensor, model.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(40)], unless=[(0,), (3,)]))
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(40)], unless=[(0,)]))
 def test_each_is_as_alone(seed):
     """Random grids of mixed families and shapes, early stops at different epochs, and in every fourth a model that diverges."""
     random = np.random.default_rng(seed)

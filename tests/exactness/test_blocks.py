@@ -270,6 +270,7 @@ COLLECTING = ("own layer",)
 """What collects whatever the engine can: its message has a parameter on edges."""
 
 
+@pytest.mark.nightly  # by day: tests/planner
 def test_nothing_is_collected_without_parameters_on_edges():
     for name in EVERY:
         drawn = sample(seed=3, weighted=EVERY[name].weights)
@@ -310,6 +311,7 @@ def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, 
     assert all(torch.equal(heap[key], shuffles[key]) for key in heap)
 
 
+@pytest.mark.nightly
 def test_without_the_rule_that_chooses_it_is_computed_again_to_the_same_bits(spark, tmp_path):
     """With memory for a part, and none in a file; beside a plan with the rule, which puts the rest in one."""
     drawn, results = DROPPED["many"], []

@@ -32,7 +32,7 @@ def assert_equals_local(name, kind, engine):
     assert_pass_equals_local(model_of(name), graph, kind, engine)
 
 
-@pytest.mark.parametrize("name", others_than("max", "VirtualNode", "SGFormer"))
+@pytest.mark.parametrize("name", others_than("VirtualNode", "SGFormer"))
 def test_blocks_equal_local(spark, workers, name):
     settings = BlocksSettings(partitions=1 + len(name) % 4, chunk_rows=8, shuffled=bool(len(name) % 2))
     assert_equals_local(name, "blocks", BlocksEngine(spark, workers.link, workers.endpoint, settings))

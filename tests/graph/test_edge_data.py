@@ -156,6 +156,7 @@ def test_spark(spark, tmp_path):
     assert fingerprint(graph) != fingerprint(lotan.Graph(*on_spark(spark), edge_features=["a", "b"]))
 
 
+@pytest.mark.nightly  # by day in memory
 @pytest.mark.spark
 def test_bad_columns_in_spark(spark):
     faults = [

@@ -156,7 +156,8 @@ def test_a_graphframe_and_a_module_of_ones_own(graph: Frames, tmp_path: Any) -> 
     model.save(str(tmp_path / "model"))
 
 
-@pytest.mark.parametrize("what", ["vertices", pytest.param("edges", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("what", ["vertices", "edges"])
 def test_a_view_that_was_replaced_is_read_again(graph: Frames, spark: SparkSession, what: str) -> None:
     """By the next fit and the next transform; what was given as a DataFrame stays as it is."""
     vertices, edges = graph

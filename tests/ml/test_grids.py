@@ -105,6 +105,7 @@ def test_a_split_of_the_vertices(graph: Frames, classifier: GNNClassifier, evalu
     assert found.transform(graph[0]).count() == len(tables()[0])
 
 
+@pytest.mark.nightly  # by day: tests/tuning
 def test_maps_that_cannot_share_passes_train_in_batches_of_their_own(
     graph: Frames, classifier: GNNClassifier, batches: list[int]
 ) -> None:

@@ -172,6 +172,7 @@ def test_a_model_that_asks_for_weights_is_refused_where_there_are_none() -> None
         trained(Asks(), graph).fit()
 
 
+@pytest.mark.nightly  # by day of several types: test_hetero.py
 @pytest.mark.spark
 @pytest.mark.slow
 def test_trains_and_predicts_on_spark_tables(spark: SparkSession, tmp_path: Path) -> None:

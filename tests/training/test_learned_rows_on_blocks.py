@@ -61,6 +61,7 @@ def assert_equals_torch(model: Any, found: Drawn, trainer: lotan.Trainer, steps:
     return run
 
 
+@pytest.mark.nightly  # by day: test_learned_rows_in_spark.py
 def test_rows_in_spark_train_as_in_torch(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts as ids, levels, more pieces than one in a partition; the saved model predicts there, also for fewer vertices."""
     found = drawn(2, share=0.06)

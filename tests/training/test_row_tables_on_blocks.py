@@ -47,15 +47,9 @@ def linked(spark: SparkSession, folder: Path, **options: Any) -> lotan.results.r
     return lotan.Trainer(Embedded(), graph, **trained, **SETTINGS, **options).fit()
 
 
-@pytest.mark.parametrize(
-    ("train", "asynchrony"),
-    [
-        (classified, "optimistic"),
-        pytest.param(classified, "none", marks=pytest.mark.nightly),
-        pytest.param(linked, "optimistic", marks=pytest.mark.nightly),
-        pytest.param(linked, "none", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly  # by day on local
+@pytest.mark.parametrize("asynchrony", ["optimistic", "none"])
+@pytest.mark.parametrize("train", [classified, linked])
 def test_rows_in_tables_train_as_rows_in_the_trainer(
     train: Any, asynchrony: str, spark: SparkSession, tmp_path: Path, repaired: list[int]
 ) -> None:

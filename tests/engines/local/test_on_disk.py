@@ -39,7 +39,7 @@ from planner.shares import Crew
 from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.norms import model_of, sample
-from tests.exactness.steps import tensors, train
+from tests.exactness.steps import at_night, tensors, train
 from tests.exactness.test_random_models import drawn_model, graph_of, plan_of
 
 pytestmark = pytest.mark.thorough
@@ -107,7 +107,7 @@ class Share(Budget):
         return least + self.limit * sum(uses.sizes.values()) // 100
 
 
-@pytest.mark.parametrize("percent", [0, 15, 35])
+@pytest.mark.parametrize("percent", [0, 15, pytest.param(35, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", MODELS)
 def test_same_bits_if_some_columns_stay_in_memory(name: str, percent: int) -> None:
     torch.manual_seed(0)
@@ -212,7 +212,7 @@ def test_same_bits_of_statistics_over_all_vertices(name: str) -> None:
     assert_same_bits(passes(job, model, on_disk=True), passes(job, model, on_disk=False))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in range(12)], unless=[(seed,) for seed in range(5)]))
 def test_same_bits_of_random_models(seed: int) -> None:
     drawn, found = graph_of(seed + 40), []
     planned = plan_of(seed, True, drawn, set(), general=seed % 4 == 0)

@@ -13,7 +13,7 @@ class HubSuite extends AnyFunSuite with LocalSpark {
 
   private def each(check: (RandomGraph, Array[Array[Float]], LoadedGraph) => Any): Unit =
     for {
-      (partitions, text, count) <- Seq((2, false, 40), (3, true, 40), (7, false, 6))
+      (partitions, text, count) <- Seq((2, false, 40), (5, true, 6))
       plain = RandomGraph(partitions, count, 200, text)
       graph <- Seq(plain, plain.turned)
     } {
