@@ -285,10 +285,14 @@ def _sorted_buckets(graph: PartitionedGraph, rest: Records, both: Records, ids: 
         ids: The ids of the vertices, for the error.
     """
     sums, width = [], 3 + graph.summary.numbers
+    numbers = _buckets(both, graph.placement)
+    both, firsts = both[np.argsort(numbers, kind="stable")], np.zeros(len(graph.offsets), dtype=np.int64)
+    firsts[1:] = np.bincount(numbers, minlength=len(firsts) - 1).cumsum()
     with open(graph.folder / EDGES, "r+b") as file:
-        for start, end in pairwise(graph.offsets.tolist()):
+        for (start, end), (first, stop) in zip(pairwise(graph.offsets.tolist()), pairwise(firsts), strict=True):
             records = np.fromfile(file, np.int32, width * (end - start)).reshape(-1, width)
-            _refuse_twice(_common(records, both), graph.placement, ids, "'train' and another split")
+            twice = _common(records, both[first:stop])
+            _refuse_twice(twice, graph.placement, ids, "'train' and another split")
             ordered = _in_order(records)
             os.pwrite(
                 file.fileno(), ordered.data.cast("B") if ordered.size else b"", graph.summary.record_bytes * start
@@ -326,8 +330,7 @@ def _common(records: Records, others: Records) -> Records:
     """Return the records that are among others too."""
     if not len(records) or not len(others):
         return records[:0]
-    whole: Sequence[Any] = [
-        np.ascontiguousarray(one[:, :3]).view(np.dtype([("src", "<i4"), ("dst", "<i4"), ("relation", "<i4")]))[:, 0]
-        for one in (records, others)
-    ]
-    return records[np.isin(whole[0], whole[1])]
+    pairs, of_others = (one[:, 0].astype(np.int64) << 32 | one[:, 1] for one in (records, others))
+    alike, whole = records[np.isin(pairs, of_others)], np.dtype([("src", "<i4"), ("dst", "<i4"), ("relation", "<i4")])
+    ends: Sequence[Any] = [np.ascontiguousarray(one[:, :3]).view(whole)[:, 0] for one in (alike, others)]
+    return alike[np.isin(*ends)] if len(alike) else alike

@@ -222,3 +222,6 @@ def test_links_that_cannot_be_learned_from_are_refused(tmp_path: Path) -> None:
         twice["edge_split"][-1] = split
         with pytest.raises(GraphError, match=text):
             opened(tmp_path / str(split), lotan.Graph.from_arrays(**twice))
+        others = held["relation"] != held["relation"][first]
+        twice["relation"][-1] = held["relation"][others][0]  # and a link of another relation is another link
+        opened(tmp_path / str(split), lotan.Graph.from_arrays(**twice))
