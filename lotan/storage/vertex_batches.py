@@ -50,8 +50,9 @@ def vertex_sets(graph: PartitionedGraph, order: VertexOrder, examples: Positions
         batch_size: The examples of a batch.
     """
     partition, found, first = graph.placement.partition_of(examples), [], 0
+    starts = np.searchsorted(partition, np.arange(graph.placement.partitions + 1))
     for held, own in zip(order.sets, order.partitions, strict=True):
-        targets = examples[np.isin(partition, own)]
+        targets = np.concatenate([examples[:0], *(examples[starts[one] : starts[one + 1]] for one in sorted(own))])
         if len(targets):
             found.append(VertexSet(held, (), targets, first))
             first += -(-len(targets) // batch_size)
