@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -241,6 +243,24 @@ def edge_order(
     """
     of_attributes = [] if attributes is None else list(attributes.T[::-1])
     return [*of_attributes, *(key for key in (types, weight) if key is not None)]
+
+
+def packed(columns: Sequence[Positions], sizes: Sequence[int]) -> Positions | None:
+    """Return a number for each row of some columns, which ascend as the rows do; None if int64 has no room for them.
+
+    Args:
+        columns: Columns of numbers that are not negative, of which the first counts first. [rows] each
+        sizes: For each column a number that all of its numbers are below.
+
+    >>> packed([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
+    [2, 3]
+    """
+    if math.prod(map(int, sizes)) > np.iinfo(np.int64).max:
+        return None
+    found: Positions = columns[0].astype(np.int64)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        found = found * size + column
+    return found
 
 
 def order_of_ids(ids: Ids) -> Positions | slice:

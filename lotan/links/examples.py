@@ -12,7 +12,17 @@ import xxhash
 from numpy.typing import NDArray
 
 from lotan.errors import GraphError
-from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble, positions_of, runs, some_of
+from lotan.graph.arrays import (
+    EdgeColumns,
+    GraphArrays,
+    Ids,
+    VertexColumns,
+    assemble,
+    packed,
+    positions_of,
+    runs,
+    some_of,
+)
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.graph import Graph
 from lotan.graph.row_keys import edge_keys, vertex_keys
@@ -339,11 +349,11 @@ def edges_of_links(training: Links, types: NDArray[Any] | None, arrays: GraphArr
         The positions of edges, those of one link after those of another; and the first of each link, and the end of all.
     """
     count = len(training)
-    edges = arrays.src, arrays.dst, np.zeros_like(arrays.src) if arrays.edge_type is None else arrays.edge_type
+    edges = arrays.dst, arrays.src, np.zeros_like(arrays.src) if arrays.edge_type is None else arrays.edge_type
     of_links = np.zeros(count, dtype=np.int64) if types is None else types
-    asked = [(training.src, training.dst, of_links)]
+    asked = [(training.dst, training.src, of_links)]
     if training.both_ways:
-        asked.append((training.dst, training.src, of_links))
+        asked.append((training.src, training.dst, of_links))
     of_edges, *wanted = _numbered(edges, *asked)
     order = np.argsort(of_edges, kind="stable")
     placed = of_edges[order]
@@ -360,7 +370,14 @@ def edges_of_links(training: Links, types: NDArray[Any] | None, arrays: GraphArr
 
 
 def _numbered(*tables: tuple[Positions, ...]) -> list[Positions]:
-    """Return a number for each row of several tables. Equal rows, in whichever table, have the same number."""
+    """Return a number for each row of several tables. Equal rows, in whichever table, have the same number.
+
+    Rows hold no negative numbers. If one number has room for all of a row, the numbers ascend as the rows do.
+    """
+    sizes = [max(int(one.max(initial=0)) for one in column) + 1 for column in zip(*tables, strict=True)]
+    found = [packed(table, sizes) for table in tables]
+    if found[0] is not None:
+        return [one for one in found if one is not None]
     columns = [np.concatenate(column) for column in zip(*tables, strict=True)]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=np.int64)

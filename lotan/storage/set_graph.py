@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order, some_of
+from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order, packed, some_of
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
 from lotan.storage.edge_readers import Numbers
@@ -223,5 +223,10 @@ def _in_order(
     summary = graph.summary
     weight = numbers[:, 0] if summary.weighted else None
     attributes = None if summary.attributes is None else numbers[:, int(summary.weighted) :]
-    order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
+    vertices = graph.placement.vertices
+    keys = packed((dst, src, relations), (vertices, vertices, max(1, len(summary.names))))
+    if keys is None or summary.numbers:
+        order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
+    else:
+        order = np.argsort(keys)  # in any way, for edges that are alike have nothing that tells them apart
     return _SomeEdges(src[order], dst[order], relations[order], some_of(weight, order), some_of(attributes, order))
