@@ -18,6 +18,7 @@ from lotan.errors import ConfigurationError
 from lotan.graph import files
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.graph import Graph
+from lotan.graph.triples import holds_triples
 from planner.spec import SPLITS
 
 
@@ -35,8 +36,9 @@ def available() -> list[DataSet]:
     found = {name: DataSet(name, "built in", one.size) for name, one in BUILT_IN.items()}
     for folder in files.data_directories():
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if path.suffix == ".npz" or (path / files.VERTICES).exists():
-                found.setdefault(path.stem, DataSet(path.stem, str(path), f"{_bytes_of(path):,} bytes"))
+            if path.suffix == ".npz" or (path / files.VERTICES).exists() or holds_triples(path):
+                name = path.stem if path.is_file() else path.name
+                found.setdefault(name, DataSet(name, str(path), f"{_bytes_of(path):,} bytes"))
     return list(found.values())
 
 

@@ -33,9 +33,14 @@ def triples_at(given: str | Path, folders: tuple[Path, ...]) -> Path | None:
     path = expanded(given)
     places = [path, *(folder / path for folder in folders if len(path.parts) == 1)]
     try:
-        return next((place for place in places if (place / "train.txt").is_file() or archive_in(place).is_file()), None)
+        return next(filter(holds_triples, places), None)
     except (OSError, ValueError):  # the name is too long for a file, or has a zero byte
         return None
+
+
+def holds_triples(folder: Path) -> bool:
+    """Return True if a folder has a knowledge graph, in files or in an archive."""
+    return (folder / "train.txt").is_file() or archive_in(folder).is_file()
 
 
 def archive_in(folder: Path) -> Path:
@@ -52,15 +57,15 @@ def read_triples(folder: Path) -> tuple[VertexColumns, EdgeColumns]:
     ends: list[list[str]] = [[], [], []]
     split: list[int] = []
     for name, text in _texts(folder):
-        lines = [line.split("\t") for line in text.splitlines() if line]
+        lines = [line.split("\t") for line in text.replace("\r\n", "\n").split("\n") if line]
         wrong = next((number for number, line in enumerate(lines, 1) if len(line) != 3), None)
         if wrong is not None:
             raise GraphError(
                 f"{folder / name}: line {wrong} has {len(lines[wrong - 1])} texts; expected three, with tabs between them: "
                 "source, relation, destination."
             )
-        for column, values in zip(ends, zip(*lines, strict=True), strict=True):
-            column.extend(values)
+        for place, column in enumerate(ends):
+            column.extend(line[place] for line in lines)
         split += [FILES[name]] * len(lines)
     src, relation, dst = (np.array(column, dtype=object) for column in ends)
     ids = np.array(sorted({*ends[0], *ends[2]}), dtype=object)

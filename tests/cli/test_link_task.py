@@ -67,6 +67,9 @@ def test_triples_are_read_with_their_splits_and_broken_lines_named(triples: Path
     _, edges = Graph.read(triples).linked_columns()
     assert edges.split.tolist() == [0, 0, 0, 0, 0, 1, 2]
     assert edges.relation.tolist()[:3] == ["likes", "likes", "knows"]
+    (triples / "test.txt").write_text("")
+    (triples / "valid.txt").write_text("a\tlikes\tnext\x85line\r\n")
+    assert Graph.read(triples).linked_columns()[1].dst.tolist()[5:] == ["next\x85line"]
     (triples / "valid.txt").write_text("a\tlikes\tc\na likes d\n")
     with pytest.raises(GraphError, match=r"valid.txt: line 2 has 1 texts; expected three"):
         Graph.read(triples)

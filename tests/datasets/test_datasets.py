@@ -45,11 +45,14 @@ def test_available_lists_built_in_and_found_graphs(tmp_path, monkeypatch):
     np.savez(tmp_path / "mine.npz", num_nodes=1)
     Graph.read("digits").save(tmp_path / "tables")
     (tmp_path / "notes.txt").write_text("no graph")
+    (tmp_path / "kg.v1").mkdir()
+    (tmp_path / "kg.v1" / "train.txt").write_text("a\tr\tb\n")
     monkeypatch.setenv("LOTAN_DATA", str(tmp_path))
     found = {one.name: one for one in datasets.available()}
     assert found["digits"].place == "built in"
     assert found["mine"].place == str(tmp_path / "mine.npz")
     assert found["tables"].place == str(tmp_path / "tables")
+    assert found["kg.v1"].place == str(tmp_path / "kg.v1")
     assert "notes" not in found
 
 
