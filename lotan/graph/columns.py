@@ -146,7 +146,7 @@ def _relations(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[Any
         raise wrong_relation_type(column, str(values.type))
     missing = _is_null(values)
     if missing.any():
-        raise null_rows(column, int(missing.sum()), _row(ids, missing, None), "edges")
+        raise null_rows(column, int(missing.sum()), _row(ids, missing, None), "edges", "Give each edge a relation")
     if kind.base == "text":
         texts: Ids = values.to_numpy(zero_copy_only=False).astype(object)
         return texts

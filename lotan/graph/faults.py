@@ -118,9 +118,11 @@ def no_vertices() -> GraphError:
     return fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")
 
 
-def null_rows(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
+def null_rows(
+    column: str, count: int, example: str, table: str = "vertices", mend: str = "Replace them by numbers"
+) -> GraphError:
     """Build the error for rows that are null in a column without nulls."""
-    return fault(table, column, "rows that are null", "Replace them by numbers, or drop the rows.", count, example)
+    return fault(table, column, "rows that are null", f"{mend}, or drop the rows.", count, example)
 
 
 def nulls_inside(column: str, count: int, example: str, table: str = "vertices") -> GraphError:

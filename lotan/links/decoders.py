@@ -213,6 +213,39 @@ class OwnDecoder(PairDecoder):
         return scores
 
 
+def check_own_decoder(decoder: OwnDecoder, width: int, relations: int | None) -> None:
+    """Call a decoder of the user's own on two links of zeros, so that a mistake in it is an error before the first batch.
+
+    Args:
+        decoder: The decoder.
+        width: The number of outputs of the model.
+        relations: The number of relations; None: links have none.
+
+    Raises:
+        ModelError: If it fails, or does not return one number for each link.
+    """
+    name, rows = type(decoder.module).__name__, torch.zeros(2, width)
+    numbers = None if relations is None else torch.tensor([0, relations - 1])
+    modes = [(module, module.training) for module in decoder.modules()]
+    decoder.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            decoder(rows, numbers, rows)
+    except ModelError:
+        raise
+    except Exception as error:  # it is the user's code
+        known = (
+            "None, as links have no relations" if relations is None else f"the numbers of relations below {relations:,}"
+        )
+        raise ModelError(
+            f"decoder {name} fails on two links: {type(error).__name__}: {error}. It is called with the rows of sources "
+            f"[links, {width}], {known}, and the rows of destinations [links, {width}], and returns scores [links]"
+        ) from error
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 _NAMED: dict[str, type[_OfRelations]] = {"distmult": DistMult, "complex": ComplEx, "transe": TransE}
 
 

@@ -23,7 +23,7 @@ from lotan.graph.arrays import (
     runs,
     some_of,
 )
-from lotan.graph.faults import EXAMPLES, dangling_edges
+from lotan.graph.faults import EXAMPLES, dangling_edges, shown
 from lotan.graph.graph import Graph
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.splits import DrawnSplits
@@ -240,6 +240,9 @@ def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:
     Args:
         graph: The graph.
         names: The relations of training; empty: links had none.
+
+    Raises:
+        GraphError: If links had relations in training, and those of the graph have none.
     """
     require_one_type(graph)
     in_spark = graph.origin == "spark"
@@ -247,6 +250,11 @@ def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:
     links = _links(graph.ids, edges, graph.undirected)
     if not names:
         return replace(links, relation=None, names=())
+    if links.relation is None and len(links):
+        raise GraphError(
+            "edges.relation: there is no such column, so it is not known which links of the graph answer a query. Give the "
+            "edges the relations of training, or leave exclude_known out."
+        )
     numbers = {name: number for number, name in enumerate(names)}
     of_names = np.array([numbers.get(name, -1) for name in links.names] or [-1], dtype=np.int64)
     relation = of_names[links.numbers]
@@ -313,8 +321,8 @@ def _check_splits(links: Links, ids: Ids) -> None:
         one, other = order[twice[0]], order[twice[0] + 1]
         relation = "" if links.relation is None else f", relation {links.names[used.numbers[one]]!r}"
         raise GraphError(
-            f"edges.split: {len(twice):,} links are in two splits (for example {ids[used.src[one]]!r} -> "
-            f"{ids[used.dst[one]]!r}{relation}: {SPLITS[used.split[one]]!r} and {SPLITS[used.split[other]]!r}). Keep one of "
+            f"edges.split: {len(twice):,} links are in two splits (for example {shown(ids[used.src[one]])} -> "
+            f"{shown(ids[used.dst[one]])}{relation}: {SPLITS[used.split[one]]!r} and {SPLITS[used.split[other]]!r}). Keep one of "
             "them: the model would be asked what it has seen."
         )
 

@@ -208,7 +208,7 @@ def best_destinations(
     """
     src, relation = queries
     some, found = max(1, SCORES // max(1, len(rows))), []
-    for start in range(0, len(src), some):
+    for start in range(0, max(1, len(src)), some):  # once for no queries, whose results are empty
         part = slice(start, start + some)
         numbers = None if relation is None else torch.from_numpy(relation[part])
         scores = decoder.destinations(rows[torch.from_numpy(src[part])], numbers, rows).clone()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lotan.errors import GraphError, ModelError
 from lotan.graph.arrays import Ids, Positions, positions_of
 from lotan.graph.faults import EXAMPLES
-from lotan.graph.given_tables import arrow_table, names_of_columns, repeatable
+from lotan.graph.given_tables import arrow_table, form_of, names_of_columns, repeatable
 from lotan.graph.graph import Graph
 from lotan.links.decoders import PREFIX, Decoder, make_decoder
 from lotan.links.examples import relation_numbers
@@ -108,6 +108,7 @@ def read_pairs(given: Any, wanted: tuple[str, ...], ids: Ids, relations: tuple[i
     """
     columns = (*wanted, "relation") if relations else wanted
     given = repeatable(given)
+    form_of(given, "pairs")
     present = names_of_columns(given)
     for name in columns:
         if name not in present:
@@ -115,6 +116,9 @@ def read_pairs(given: Any, wanted: tuple[str, ...], ids: Ids, relations: tuple[i
                 f"pairs: there is no column {name!r}; expected {', '.join(columns)}, given {', '.join(present)}."
             )
     table = arrow_table(given, "pairs", list(columns))
+    for name in columns:
+        if nulls := table.column(name).null_count:
+            raise GraphError(f"pairs.{name}: {nulls:,} rows are null. Give each row a value, or drop it.")
     held = {name: _plain(table.column(name).to_numpy()) for name in columns}
     ends = tuple(_rows(name, held[name], ids) for name in wanted)
     relation = relation_numbers(relations, held["relation"]) if relations else None
@@ -126,17 +130,15 @@ def _plain(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rows(name: str, given: NDArray[Any], ids: Ids) -> Positions:
+    if not len(given):
+        return np.zeros(0, dtype=np.int64)  # a column without rows has any type
     if (given.dtype == object) != (ids.dtype == object) or given.dtype.kind not in "iuO":
         kinds = (
             ("texts" if given.dtype == object else str(given.dtype)),
             ("texts" if ids.dtype == object else "integers"),
         )
         raise GraphError(f"pairs.{name}: holds {kinds[0]}, and the ids of the graph are {kinds[1]}. Cast the column.")
-    found = (
-        positions_of(ids, given if given.dtype == object else given.astype(np.int64))
-        if len(given)
-        else given.astype(int)
-    )
+    found = positions_of(ids, given if given.dtype == object else given.astype(np.int64))
     unknown = given[found < 0]
     if len(unknown):
         shown = ", ".join(map(repr, unknown[:EXAMPLES].tolist()))

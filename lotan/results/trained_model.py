@@ -175,7 +175,7 @@ class TrainedModel:
         asked = read_pairs(queries, ("src",), ids, trained.relations)
         known = known_links(graph, trained.relations) if require_flag("rank", "exclude_known", exclude_known) else None
         rows = self._rows(messages, config, unseen)
-        return ranked(trained.decoder(self.weights), rows, asked, ids, k, known and known.destinations)
+        return ranked(trained.decoder(self.weights), rows, asked, ids, k, None if known is None else known.destinations)
 
     def _of_links(self, graph: Graph, config: TrainerConfig) -> tuple[TrainedDecoder, Graph]:
         """Return the decoder, and the graph along which messages pass: in Spark for an engine there, if it is there."""

@@ -89,15 +89,15 @@ def make_stopping(monitor: str | None, patience: int | None, task: Task, validat
         monitor: Name of the metric to follow; None: the task's main metric.
         patience: Evaluations without improvement after which training stops; None: never.
         task: The task of the run.
-        validation_vertices: The number of labelled vertices in the split "val".
+        validation_vertices: The number of labelled vertices, or of links, in the split "val".
 
     Raises:
         ConfigurationError: If the task has no such metric, or if patience is set without validation vertices.
     """
     monitor = main_metric(monitor, task)
     if patience is not None and validation_vertices == 0:
+        examples, one = ("links", "link") if task == "link" else ("vertices", "labelled vertex")
         raise ConfigurationError(
-            "patience needs validation vertices, and no labelled vertex is in split 'val'; put some there, or leave "
-            "patience out"
+            f"patience needs validation {examples}, and no {one} is in split 'val'; put some there, or leave patience out"
         )
     return EarlyStopping(monitor, patience)

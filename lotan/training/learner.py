@@ -315,7 +315,7 @@ class Learner:
         schedule = Schedule(config.lr_scheduler, optimizer, stopping.monitor, stopping.monitor in LOWER_IS_BETTER)
         if schedule.follows_metric and not (validation and config.eval_every):
             raise ConfigurationError(
-                "lr_scheduler ReduceLROnPlateau follows a metric of the split 'val': put labelled vertices there, and "
+                "lr_scheduler ReduceLROnPlateau follows a metric of the split 'val': put labelled vertices, or links, there, and "
                 "leave eval_every at 1 or more"
             )
         state = State(optimizer, schedule, stopping, 0, {}, [])

@@ -51,6 +51,8 @@ def test_without_validation_vertices_the_last_epoch_is_best() -> None:
 def test_what_cannot_be_followed_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="no labelled vertex is in split 'val'"):
         make_stopping(None, 3, "classification", validation_vertices=0)
+    with pytest.raises(ConfigurationError, match="no link is in split 'val'"):
+        make_stopping(None, 3, "link", validation_vertices=0)
     with pytest.raises(ConfigurationError, match=r"'f1'.*accuracy, macro_f1, roc_auc.*loss, f1_0"):
         make_stopping("f1", None, "classification", validation_vertices=1)
 

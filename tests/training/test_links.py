@@ -156,9 +156,9 @@ def test_learned_rows_alone_take_the_steps_of_sparse_optimizers(name: str) -> No
 class Mixed(torch.nn.Module):
     """A decoder of a user's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int = 3) -> None:
         super().__init__()
-        self.relation = torch.nn.Parameter(torch.ones(3, ROWS))
+        self.relation = torch.nn.Parameter(torch.ones(rows, ROWS))
 
     def forward(self, src, relation, dst):
         assert self.training == torch.is_grad_enabled()  # ranks and predictions are those of evaluation
@@ -246,11 +246,20 @@ def test_scores_ranks_and_saved_models(tmp_path) -> None:
         ({**pairs, "relation": ["b", "z"]}, "1 rows name relations that were not there in training .*'z'"),
         ({**pairs, "src": [3, 4]}, "holds int64, and the ids of the graph are texts"),
         ({"src": ["v03"], "dst": ["v01"]}, "there is no column 'relation'"),
+        ({**pairs, "dst": ["v21", None]}, "pairs.dst: 1 rows are null"),
+        ([("v03", "v21", "b")], "Pairs are a list, which is no table"),
     ):
         with pytest.raises(GraphError, match=error):
             loaded.predict_links(given, bad)
     with pytest.raises(ModelError, match="use predict_links"):
         loaded.predict(given)
+    assert len(run.rank({"src": [], "relation": []})) == len(run.predict_links({name: [] for name in pairs})) == 0
+    query = {"src": ["v03"], "relation": ["b"]}
+    others, bare = ({**named, "relation": one} for one in (np.full(240, "z"), None))
+    unknown = lotan.Graph.from_arrays(**others, ids=ids)
+    assert len(loaded.rank(unknown, query, k=40, exclude_known=True)) == 40
+    with pytest.raises(GraphError, match=r"edges.relation: there is no such column, .*leave exclude_known out"):
+        loaded.rank(lotan.Graph.from_arrays(**bare, ids=ids), query, exclude_known=True)
 
 
 def test_a_decoder_of_ones_own_trains_predicts_and_is_not_saved(tmp_path) -> None:
@@ -261,6 +270,31 @@ def test_a_decoder_of_ones_own_trains_predicts_and_is_not_saved(tmp_path) -> Non
     with pytest.raises(ModelError, match="Mixed is a module of your own, which is code"):
         run.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+class TwoEnds(torch.nn.Module):
+    """A decoder that takes no relations."""
+
+    def forward(self, src, dst):
+        return src
+
+
+@pytest.mark.parametrize(
+    ("own", "error"),
+    [
+        (
+            TwoEnds(),
+            r"TwoEnds fails on two links: TypeError: .*numbers of relations below 3.* returns scores \[links\]",
+        ),
+        (torch.nn.Bilinear(2, 2, 1), "Bilinear fails on two links"),
+        (Mixed(rows=2), "Mixed fails on two links: IndexError"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_decoder_of_ones_own_that_fails_is_refused_before_the_first_batch(own: Any, error: str) -> None:
+    with pytest.raises(ModelError, match=error):
+        lotan.Trainer(encoder(), graph(7), task=lotan.LinkPrediction(decoder=own, negatives=10)).job  # noqa: B018
+    assert own.training
 
 
 def test_fractions_split_by_hash_and_predictions_use_the_same_messages() -> None:
@@ -291,7 +325,7 @@ BAD_GRAPHS = {
     "a link twice": (
         bad(src=np.r_[columns(0)["src"][:-1], 3, 3], dst=np.r_[columns(0)["dst"][:-1], 3, 3],
             relation=np.r_[columns(0)["relation"][:-1], ["a", "a"]], edge_split=np.r_[columns(0)["edge_split"][:-1], 0, 2]),
-        "1 links are in two splits .*relation 'a': 'train' and 'test'",
+        "1 links are in two splits .for example 3 -> 3, relation 'a': 'train' and 'test'",
     ),
     "unknown ends": (bad(src=np.r_[columns(0)["src"][:-1], 99]), "99"),
 }  # fmt: skip
