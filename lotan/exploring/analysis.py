@@ -41,6 +41,7 @@ class Measure:
     unit: str  # "seconds", "bytes" or "rows"
     estimated: float | None  # None: there is no estimate
     measured: float
+    share: float | None = None  # of the seconds of training that the epochs took; None: of none
 
     @property
     def times(self) -> float:
@@ -220,7 +221,7 @@ def total_lines(totals: Sequence[Measure]) -> list[str]:
     lines = ["== measured ==", f"{'':<28}{'estimated':>12}{'measured':>12}"]
     for one in totals:
         off = "none was expected" if one.times == inf else f"{one.times:.1f} times"
-        mark = f"  ! {off}" if one.times > OFF else ""
+        mark = f"  ! {off}" if one.times > OFF else "" if one.share is None else f"  {one.share:.0%} of training"
         estimated = "-" if one.estimated is None else _said(one.unit, one.estimated)
         lines.append(f"{one.what:<28}{estimated:>12}{_said(one.unit, one.measured):>12}{mark}")
     return lines

@@ -35,10 +35,7 @@ def measures_of_epochs(
         statistics = job.batch.statistics
         for what, estimated in (("vertices", statistics.vertices), ("edges", statistics.edges)):
             found.append(Measure(f"{what} of a batch", "rows", estimated, figures[what] / figures["batches"]))
-        found += [
-            Measure(f"batches: {what}", "seconds", None, figures[f"{name}_seconds"])
-            for what, name in (("drawing", "sample"), ("copying", "load"), ("waiting for one", "wait"))
-        ]
+        found += _of_batches(figures, sum(entry["train_seconds"] for entry in history) / len(history))
     schedule = job.schedule
     if schedule is not None:
         found += [
@@ -53,3 +50,20 @@ def measures_of_epochs(
             Measure("waiting for the disk", "seconds", schedule.wait_seconds, figures["partition_wait_seconds"]),
         ]
     return found
+
+
+def _of_batches(figures: Mapping[str, float], training: float) -> list[Measure]:
+    """Return the seconds of an epoch's batches, with their shares of the seconds of training.
+
+    Batches are drawn and copied while others are computed, so shares may add up to more than one.
+    """
+    waits = figures["wait_seconds"] + figures.get("partition_wait_seconds", 0.0)
+    parts = {
+        "drawing": figures["sample_seconds"],
+        "copying": figures["load_seconds"],
+        "waiting for one": figures["wait_seconds"],
+        "computing": figures.get("compute_seconds", max(0.0, training - waits)),
+    }
+    return [
+        Measure(f"batches: {what}", "seconds", None, seconds, seconds / training) for what, seconds in parts.items()
+    ]

@@ -210,6 +210,10 @@ def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     data = json.loads(found.explain("json", analyze=1))
     measured = {one["what"]: one["measured"] for one in data["measured"]}
+    shares = {one["what"]: one["share"] for one in data["measured"] if one["share"] is not None}
+    assert list(shares) == [f"batches: {what}" for what in ("drawing", "copying", "waiting for one", "computing")]
+    assert 0 < shares["batches: computing"] <= 1
+    assert shown.count("% of training") == 4
     assert measured["vertices of a batch"] > 1
     assert ("storage" in data) == ("read from the disk" in measured) == bool(order)
     with pytest.raises(ConfigurationError, match="goes with format 'text' or 'json', not 'html'"):
