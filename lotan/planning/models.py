@@ -13,6 +13,8 @@ from lotan.planning.learned import vertices_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import further_of
 from lotan.tracing import few_of, takes_tensors, trace_modes
+from lotan.tracing.learned import unfitting_tables
+from lotan.tracing.refusals import MIXED_ROWS, VERTEX_NUMBERS
 from lotan.tracing.signature import takes_labels
 from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.neighbours import orders_neighbours
@@ -106,7 +108,13 @@ def traced(
     if (order := order if config is None else config.neighbour_order) is not None:
         _check_order(order, graph, data)
         given["order"] = order
-    found = trace_modes(model, width, **given)
+    try:
+        found = trace_modes(model, width, **given)
+    except ModelError as error:
+        of_rows = any(text in str(error) for text in (MIXED_ROWS, VERTEX_NUMBERS))
+        if not (of_rows and (tables := unfitting_tables(model, given["vertices"]))):
+            raise
+        raise type(error)(f"{error}{tables}") from error
     if order is not None and not orders_neighbours(found[0]):
         raise ConfigurationError(
             f"neighbour_order is {order}, but the model takes neighbours in no order, as an aggregation such as LSTMAggregation "

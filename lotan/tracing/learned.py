@@ -48,6 +48,24 @@ def learned_rows(model: torch.nn.Module, vertices: Sequence[int], types: VertexT
     return {name: number for name, number in found.items() if name in shared}
 
 
+def unfitting_tables(model: torch.nn.Module, vertices: Sequence[int]) -> str:
+    """Return in words which embeddings have not a row for each vertex, if none has; "" if one has, or there are none.
+
+    Args:
+        model: the model.
+        vertices: the number of vertices of each type.
+    """
+    found = {f"{name}.weight".lstrip("."): len(one.weight) for name, one in model.named_modules()
+             if isinstance(one, torch.nn.Embedding)}  # fmt: skip
+    if not found or set(found.values()) & set(vertices):
+        return ""
+    rows = ", ".join(f"{name} has {count:,} rows" for name, count in found.items())
+    return (
+        f"; {rows}, and the graph has {' and '.join(f'{count:,}' for count in vertices)} vertices: an embedding is taken for "
+        "learned rows of vertices if it has a row for each"
+    )
+
+
 def _tables(module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the parameters of a module that are tables, whose rows may be those of vertices, each with its name."""
     if isinstance(module, torch.nn.Embedding):

@@ -271,6 +271,17 @@ def test_embeddings_that_are_more_than_rows(given: dict[str, Any], words: str) -
         assert lotan.Trainer(model, drawn(4).graph, progress=False).plan
 
 
+@pytest.mark.parametrize("kind", [ByWeight, ByNumbers])
+def test_an_embedding_of_another_graph_is_named(kind: type[ByWeight]) -> None:
+    model = kind()
+    model.embedding = torch.nn.Embedding(VERTICES + 1, WIDTH)
+    words = (
+        f"embedding.weight has {VERTICES + 1} rows, and the graph has {VERTICES} vertices: an embedding is taken for"
+    )
+    with pytest.raises(ModelError, match=words):
+        assert lotan.Trainer(model, drawn(4).graph, progress=False).plan
+
+
 def test_a_lookup_of_some_rows_is_refused() -> None:
     class Some(ByWeight):
         def forward(self, n_id: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
