@@ -40,6 +40,8 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[thr
     writing.setblocking(False)
     previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     before = signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+    hook = sys.unraisablehook  # prints a KeyboardInterrupt that was raised in a callback, where nobody can catch it
+    sys.unraisablehook = lambda given: None if given.exc_type is KeyboardInterrupt else hook(given)
     for name in TORN:
         logging.getLogger(name).addFilter(_is_no_torn_call)
     received, finished, ending = threading.Event(), threading.Event(), threading.Event()
@@ -54,6 +56,7 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[thr
             threading.Event().wait()
         for name in TORN:
             logging.getLogger(name).removeFilter(_is_no_torn_call)
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(previous)
         writing.close()

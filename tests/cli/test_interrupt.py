@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lotan.cli.interrupt import exit_soon_after_interrupt
 from tests.conftest import needs_jar
 from tests.waiting import wait_for
 
@@ -182,3 +183,22 @@ def _wait_for_an_epoch(command: subprocess.Popen) -> None:
         if line.startswith("epoch 1/"):
             return
     pytest.fail("training ended before its first epoch was over")
+
+
+def test_an_interrupt_in_a_callback_of_the_collector_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Py4J has such callbacks, and the signal may come while one runs."""
+
+    class Freed:
+        def __init__(self, error: type[BaseException]) -> None:
+            self.error = error
+
+        def __del__(self) -> None:
+            raise self.error
+
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda given: seen.append(given.exc_type))
+    with exit_soon_after_interrupt(130):
+        for error in (KeyboardInterrupt, ValueError):
+            Freed(error)
+    Freed(KeyboardInterrupt)
+    assert seen == [ValueError, KeyboardInterrupt]
