@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -214,7 +215,7 @@ class OwnDecoder(PairDecoder):
 
 
 def check_own_decoder(decoder: OwnDecoder, width: int, relations: int | None) -> None:
-    """Call a decoder of the user's own on two links of zeros, so that a mistake in it is an error before the first batch.
+    """Call a copy of a user's own decoder on two links of zeros, so that a mistake is an error before the first batch.
 
     Args:
         decoder: The decoder.
@@ -222,15 +223,14 @@ def check_own_decoder(decoder: OwnDecoder, width: int, relations: int | None) ->
         relations: The number of relations; None: links have none.
 
     Raises:
-        ModelError: If it fails, or does not return one number for each link.
+        ModelError: If it fails, or does not return one number with a gradient for each link.
     """
-    name, rows = type(decoder.module).__name__, torch.zeros(2, width)
+    name, rows = type(decoder.module).__name__, torch.zeros(2, width, requires_grad=True)
     numbers = None if relations is None else torch.tensor([0, relations - 1])
-    modes = [(module, module.training) for module in decoder.modules()]
-    decoder.eval()
+    tried = copy.deepcopy(decoder).train()  # a copy, because a call may change running statistics
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            decoder(rows, numbers, rows)
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            scores = tried(rows, numbers, rows)
     except ModelError:
         raise
     except Exception as error:  # it is the user's code
@@ -241,9 +241,11 @@ def check_own_decoder(decoder: OwnDecoder, width: int, relations: int | None) ->
             f"decoder {name} fails on two links: {type(error).__name__}: {error}. It is called with the rows of sources "
             f"[links, {width}], {known}, and the rows of destinations [links, {width}], and returns scores [links]"
         ) from error
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    if not scores.requires_grad:
+        raise ModelError(
+            f"decoder {name} returned scores of {scores.dtype} without a gradient, so that nothing can learn from them; leave "
+            "out what cuts it off, such as detach, torch.no_grad and whole numbers"
+        )
 
 
 _NAMED: dict[str, type[_OfRelations]] = {"distmult": DistMult, "complex": ComplEx, "transe": TransE}

@@ -279,9 +279,15 @@ class TwoEnds(torch.nn.Module):
         return src
 
 
+class CutOff(torch.nn.Module):
+    def forward(self, src, relation, dst):
+        return (src * dst).sum(1).detach()
+
+
 @pytest.mark.parametrize(
     ("own", "error"),
     [
+        (CutOff(), "CutOff returned scores of torch.float32 without a gradient"),
         (
             TwoEnds(),
             r"TwoEnds fails on two links: TypeError: .*numbers of relations below 3.* returns scores \[links\]",
