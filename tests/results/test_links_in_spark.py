@@ -49,6 +49,22 @@ def trained(given: tuple[pd.DataFrame, pd.DataFrame]) -> TrainedModel:
     return fit(lotan.Graph(*given), engine="local").model
 
 
+def persisted(spark: SparkSession) -> set[int]:
+    """Return the numbers of what lies in Spark's storage."""
+    return set(spark.sparkContext._jsc.getPersistentRDDs())
+
+
+def wait_for_release(spark: SparkSession, before: set[int]) -> None:
+    """Wait until Spark's storage has nothing that was not there before."""
+    gc.unfreeze()  # what was there before this file may refer to it, and be garbage itself
+    deadline = time.monotonic() + 60
+    while not persisted(spark) <= before:
+        assert time.monotonic() < deadline
+        gc.collect()
+        spark._jvm.System.gc()
+        threading.Event().wait(0.1)
+
+
 def forbid_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no table of the graph, no rows and no pairs come to this process."""
 
@@ -79,7 +95,7 @@ def test_rows_and_pairs_stay_in_spark_where_the_graph_lies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Engine `auto` takes blocks for a graph that does not fit into this process. Nothing stays when nobody has the scores."""
-    before = set(spark.sparkContext._jsc.getPersistentRDDs())
+    before = persisted(spark)
     held = pairs_of(given, 500)
     graph, pairs = in_spark(spark, given), spark.createDataFrame(held).repartition(3)
     with monkeypatch.context() as patched:
@@ -94,12 +110,7 @@ def test_rows_and_pairs_stay_in_spark_where_the_graph_lies(
     assert found["score"].dtype == wanted["score"].dtype == np.float32
     np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-6)
     del scored
-    deadline = time.monotonic() + 60
-    while not before.issuperset(spark.sparkContext._jsc.getPersistentRDDs()):
-        assert time.monotonic() < deadline
-        gc.collect()
-        spark._jvm.System.gc()
-        threading.Event().wait(0.1)
+    wait_for_release(spark, before)
 
 
 def test_pairs_in_spark_are_scored_by_a_model_of_this_process_too(
