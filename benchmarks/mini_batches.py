@@ -2,11 +2,12 @@
 
     python benchmarks/mini_batches.py                           all four; writes benchmarks/results/mini_batches.md
     python benchmarks/mini_batches.py --parts edges             one of them; prints its table
+    python benchmarks/mini_batches.py --parts edges --graphs R-MAT
     python benchmarks/mini_batches.py --parts accuracy --seeds 2
 
 edges     A layered sampler, as DGL's blocks and PyG's old NeighborSampler, draws the in-edges of a vertex again in every layer.
-          Ours draws them once a batch. Both draw by the same function, from soc-Epinions1 and from a generated graph, in-edges
-          alone or out-edges too.
+          Ours draws them once a batch. Both draw by the same function, from soc-Epinions1 and from two generated graphs,
+          in-edges alone or out-edges too. Of these, one is of `lotan.datasets.generate`, and one is Graph500's R-MAT.
 epoch     GraphSAGE on the same batches, in one process and in turns: an epoch of Lotan, an epoch of PyG. PyG has its
           fastest form, a sorted EdgeIndex and layers that are trimmed to the hops that are left (trim_to_layer), and its
           batches are drawn by our sampler in a thread beside it.
@@ -25,7 +26,7 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,9 @@ from lotan.stages.randomness import Randomness
 RESULTS = Path(__file__).parent / "results" / "mini_batches.md"
 EPINIONS = Path(__file__).parents[2] / "shared" / "data" / "soc-Epinions1.txt"
 PARTS = ("edges", "epoch", "accuracy", "large")
+GRAPHS = ("soc-Epinions1", "generated", "R-MAT")  # of the part "edges"
 SIZE, FANOUT, BATCHES = 1024, 10, 4  # of the part "edges"
+SCALE, EDGE_FACTOR, QUADRANTS = 20, 16, (0.57, 0.19, 0.19)  # of R-MAT, as Graph500 has them at this scale
 TURNS, WARM_UP = 3, 1  # of the part "epoch"
 AHEAD = 2
 RATES = 0.01, 0.003  # of Adam, in the part "accuracy"
@@ -60,6 +63,34 @@ def epinions(file: Path) -> GraphArrays:
     return lotan.Graph.from_arrays(nothing, src, dst, np.zeros(len(ids)), np.zeros(len(ids), dtype=np.int8)).arrays()
 
 
+def r_mat(scale: int, edge_factor: int, quadrants: tuple[float, float, float], seed: int = 0) -> GraphArrays:
+    """Return a graph of Graph500's generator (Chakrabarti, Zhan and Faloutsos, SDM 2004), whose vertices are all examples.
+
+    Each bit of both ends of an edge chooses a quadrant of the adjacency matrix. Vertices are then renumbered at random.
+    Graph500's list of edges has loops and duplicates, which its kernel may drop; here they are dropped.
+
+    Args:
+        scale: The number of bits of an id, so there are 2 ** scale vertices, of which many have no edge.
+        edge_factor: The number of edges that are drawn, divided by that of the vertices.
+        quadrants: The chances a, b and c.
+        seed: The seed of all draws.
+    """
+    random, vertices = np.random.default_rng(seed), 1 << scale
+    src, dst = np.zeros((2, vertices * edge_factor), dtype=np.int64)
+    a, b, c = quadrants
+    for _ in range(scale):
+        drawn = random.random(len(src), dtype=np.float32)
+        low = drawn >= a + b
+        src = 2 * src + low
+        dst = 2 * dst + np.where(low, drawn >= a + b + c, drawn >= a)
+    keys = np.unique((src << scale | dst)[src != dst])
+    places = random.permutation(vertices)
+    nothing = np.zeros((vertices, 1), dtype=np.float32)
+    ends = places[keys >> scale], places[keys & (vertices - 1)]
+    all_train = np.zeros(vertices, dtype=np.int8)
+    return lotan.Graph.from_arrays(nothing, *ends, np.zeros(vertices), all_train).arrays()
+
+
 def layered(sampler: Sampler, targets: np.ndarray, layers: int, batch: int) -> int:
     """Sample as a layered sampler does: in each layer for all vertices so far. Return the edges."""
     edges = 0
@@ -70,10 +101,18 @@ def layered(sampler: Sampler, targets: np.ndarray, layers: int, batch: int) -> i
     return edges
 
 
-def edges_part(file: Path) -> list[str]:
-    graphs = {"generated, 1,000,000 vertices": lotan.datasets.generate(1_000_000, 12_000_000, 1, 8).arrays()}
-    if file.exists():
-        graphs = {"soc-Epinions1": epinions(file), **graphs}
+def graphs_of(file: Path, wanted: Collection[str]) -> dict[str, GraphArrays]:
+    graphs = {}
+    if "soc-Epinions1" in wanted and file.exists():
+        graphs["soc-Epinions1"] = epinions(file)
+    if "generated" in wanted:
+        graphs["generated, 1,000,000 vertices"] = lotan.datasets.generate(1_000_000, 12_000_000, 1, 8).arrays()
+    if "R-MAT" in wanted:
+        graphs[f"R-MAT, {1 << SCALE:,} vertices"] = r_mat(SCALE, EDGE_FACTOR, QUADRANTS)
+    return graphs
+
+
+def edges_part(graphs: Mapping[str, GraphArrays]) -> list[str]:
     lines = [
         "| graph | edges of | layers | edges, layered | edges, ours | layered ÷ ours | ms, layered | ms, ours | layered ÷ ours |"
     ]
@@ -249,7 +288,8 @@ def large_part(seeds: int) -> list[str]:
 TEXTS = {
     "edges": f"## Edges sampled\n\nMeans of {BATCHES} batches of {SIZE} targets, fanout {FANOUT} in every layer: of in-edges, "
     f"or of in-edges and as many out-edges, as the thesis on MariusGNN samples (table 3.5). One "
-    "thread.",
+    f"thread. R-MAT has Graph500's parameters: scale {SCALE}, edge factor {EDGE_FACTOR}, a, b, c = .57, .19, .19, without its "
+    "loops and duplicates. The targets are any vertices, of which many have no edge.",
     "epoch": f"## An epoch beside PyG\n\nFanout {FANOUT} in every layer, dropout 0.5, Adam, no evaluation; medians of {TURNS} "
     "epochs in turns, in one process. PyG has the same batches, drawn by our sampler in a thread beside it.",
     "accuracy": "## Accuracy beside the full batch\n\nMeans over {seeds} seeds of the test accuracy in the epoch of the best "
@@ -265,13 +305,14 @@ TEXTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=GRAPHS, help="of the part edges")
     parser.add_argument("--seeds", type=int, default=5, help="of the part accuracy (default: 5)")
     parser.add_argument("--epochs", type=int, default=60, help="of the part accuracy (default: 60)")
     parser.add_argument("--epinions", type=Path, default=EPINIONS, help="the file soc-Epinions1.txt of SNAP")
     parser.add_argument("--load", default="nothing else", help="what else ran on the machine, for the text")
     parser.add_argument("--out", type=Path, help=f"file of the tables (default with all parts: {RESULTS.name})")
     options = parser.parse_args()
-    run = {"edges": lambda: edges_part(options.epinions), "epoch": epoch_part,
+    run = {"edges": lambda: edges_part(graphs_of(options.epinions, options.graphs)), "epoch": epoch_part,
            "accuracy": lambda: accuracy_part(options.seeds, options.epochs),
            "large": lambda: large_part(max(1, options.seeds // 3))}  # fmt: skip
     found = {part: run[part]() for part in options.parts}

@@ -15,7 +15,6 @@ from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
 from lotan.settings.config import PLANS
 from lotan.settings.regimes import MiniBatch
-from lotan.settings.tasks import LinkPrediction
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
@@ -146,8 +145,7 @@ def choose_engine(
     if isinstance(config.regime, MiniBatch) and config.engine == "local":
         return EngineChoice(config.engine, "mini-batches run on it")
     if config.engine != "auto":
-        collected = isinstance(config.regime, MiniBatch) or isinstance(config.task, LinkPrediction)
-        if config.engine == "blocks" and collected and not _fits(graph, config):
+        if config.engine == "blocks" and config.reads_graph_here and not _fits(graph, config):
             return EngineChoice("blocks", "the graph does not fit into this process, where local would read it")
         return EngineChoice(config.engine, "asked for")
     limit, other = MemoryLimit.of(config).bytes, "rows" if "rows" in able else "local"

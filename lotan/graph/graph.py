@@ -374,12 +374,22 @@ class Graph(GraphFacts):
 
         return spark_links.link_columns(self._tables, self._names_of_links, self.ids)
 
+    def relations_in_spark(self) -> tuple[int | str, ...]:
+        """Return the relations of the edges of a graph in Spark, ascending. Nothing else is collected.
+
+        Raises:
+            GraphError: a relation is missing or of a wrong type, or an edge has an unknown split.
+        """
+        from lotan.graph import spark_links
+
+        return spark_links.relations_of(self._tables, self._names_of_links)
+
     def messages_in_spark(self, relations: tuple[int | str, ...], drawn: Splits | None) -> Graph:
         """Return a graph in Spark with the edges of training alone, and all vertices in the split of training.
 
         Args:
             relations: the relations of the edges by their numbers, which are the types of edges that have no others.
-            drawn: the function that draws the splits of edges by the keys of their ends; None: a column has them.
+            drawn: the function that draws the splits of edges by the keys of their ends, unless a column has them.
         """
         from lotan.graph import spark_links
 

@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
 from lotan.graph.column_names import BARE, EDGE_SPLIT, RELATION, ColumnNames
 from lotan.graph.columns import edge_columns, vertex_columns
+from lotan.graph.faults import example_row, null_rows, unknown_splits, wrong_relation_type
 from lotan.graph.frames import Tables, split_of, standard_edges, standard_vertices, wide
+from lotan.graph.kinds import accepts, kind_of_spark
 from planner.spec import SPLITS
 
 Splits = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.int8]]
@@ -51,6 +53,46 @@ def link_columns(tables: Tables, names: ColumnNames, ids: Ids) -> EdgeColumns:
     return edge_columns(edges.toArrow(), chosen, ids)
 
 
+def relations_of(tables: Tables, names: ColumnNames) -> tuple[int | str, ...]:
+    """Return the relations of all edges, ascending, and check their splits, with one job that returns one row.
+
+    Args:
+        tables: the tables.
+        names: the names of their columns, with those that link tasks read.
+
+    Returns:
+        The relations; empty if the edges have none, or have a column of types, which are read in their place.
+
+    Raises:
+        GraphError: a relation is null or of a wrong type, or a split is unknown.
+    """
+    edges = standard_edges(tables[1], names, standard_vertices(tables[0], names))
+    none = F.lit(None).cast("string")
+    split = none if names.edge_split is None else split_of(edges, ColumnNames(split=EDGE_SPLIT))
+    relation, missing = none, F.lit(False)
+    if names.relation is not None and names.edge_type is None:
+        relation = _relation(edges)
+        missing = relation.isNull()
+    unknown = F.coalesce(~split.isin(*SPLITS), F.lit(False))
+    counts = [F.count_if(unknown), F.count_if(missing)]
+    examples = [F.min(F.when(bad, F.struct("src", value))) for bad, value in ((unknown, split), (missing, relation))]
+    found = edges.agg(F.collect_set(relation), *counts, *examples).collect()[0]
+    if found[1]:
+        raise unknown_splits(EDGE_SPLIT, found[1], example_row(*found[3]), "edges")
+    if found[2]:
+        raise null_rows(RELATION, found[2], example_row(*found[4]), "edges")
+    return tuple(sorted(found[0]))
+
+
+def _relation(edges: DataFrame) -> Column:
+    """Return the relations as strings or bigint."""
+    found = edges.schema[RELATION].dataType
+    kind = kind_of_spark(found)
+    if not accepts("relation", kind) or (kind.base == "decimal" and not kind.whole):
+        raise wrong_relation_type(RELATION, found.simpleString())
+    return F.col(RELATION).cast("string" if kind.base == "text" else "bigint")
+
+
 def message_tables(
     tables: Tables, names: ColumnNames, relations: tuple[int | str, ...], drawn: Splits | None = None
 ) -> Tables:
@@ -61,7 +103,7 @@ def message_tables(
         names: the names of their columns, with those that link tasks read. The values of these columns were checked before.
         relations: the relations in the order of their numbers. If the edges have no column of types, the number of its
             relation is the type of an edge.
-        drawn: the function that draws the split of each edge; None: a column of the edges has it.
+        drawn: the function that draws the split of each edge, unless a column of the edges has it.
 
     Returns:
         The vertices have id, features and split. The edges have src, dst and weight, also edge_attr if there are
@@ -69,10 +111,9 @@ def message_tables(
     """
     vertices = standard_vertices(tables[0], replace(names, label=None, split=None, batch=None, vertex_weight=None))
     edges = standard_edges(tables[1], names, vertices)
-    if drawn is None:
-        train = split_of(edges, ColumnNames(split=EDGE_SPLIT)) == SPLITS[0]
-        edges = edges.where(train)
-    else:
+    if names.edge_split is not None:
+        edges = edges.where(split_of(edges, ColumnNames(split=EDGE_SPLIT)) == SPLITS[0])
+    elif drawn is not None:
         edges = _of_training(edges, drawn)
     if names.edge_type is None and relations:
         edges = _numbered(edges, relations)

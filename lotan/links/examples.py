@@ -23,7 +23,7 @@ from lotan.graph.arrays import (
     runs,
     some_of,
 )
-from lotan.graph.faults import EXAMPLES, dangling_edges, shown
+from lotan.graph.faults import EXAMPLES, dangling_edges, fault, shown
 from lotan.graph.graph import Graph
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.splits import DrawnSplits
@@ -201,37 +201,46 @@ def links_of(ids: Ids, edges: EdgeColumns, both_ways: bool, task: LinkPrediction
     return links
 
 
-def links_for_prediction(graph: Graph, fractions: tuple[float, float] | None = None, seed: int = 0) -> Graph:
+def links_for_prediction(
+    graph: Graph, fractions: tuple[float, float] | None = None, seed: int = 0, names: tuple[int | str, ...] = ()
+) -> Graph:
     """Return the graph along which messages pass when a trained model predicts: its links of training, as in training.
 
     Args:
         graph: The graph. If its edges have no column `split`, all of them carry messages, unless there are fractions.
         fractions: The shares of validation and test that a hash drew in training; None: none.
         seed: The seed of that hash.
+        names: The relations of training, by whose numbers those of the graph are types of its edges.
 
     Raises:
-        GraphError: If the graph has several types of vertices.
+        GraphError: If the graph has several types of vertices, or its relations are of another kind than those of training.
     """
     vertices, edges = _columns(graph)
-    links = links_that_train(np.sort(vertices.ids, kind="stable"), edges, graph.undirected, fractions, seed)
+    ids = np.sort(vertices.ids, kind="stable")
+    links = _links(ids, edges, graph.undirected)
+    drawn = drawn_splits(links, vertex_keys(ids), LinkPrediction(fractions=fractions or (0.0, 0.0), seed=seed))
+    links = replace(links, split=drawn if edges.split is None else edges.split)
+    if links.relation is not None and edges.relation is not None:
+        numbered = {name: number for number, name in enumerate(numbered_as_trained(links.names, names))}
+        numbers = np.array([numbered[name] for name in links.names], dtype=np.int64)
+        links = replace(links, relation=numbers[links.relation], names=tuple(numbered))
     return _with_messages(vertices, edges, links, graph.undirected).graph
 
 
-def links_that_train(
-    ids: Ids, edges: EdgeColumns, both_ways: bool, fractions: tuple[float, float] | None, seed: int
-) -> Links:
-    """Return the links that edges are, with their splits: all are of training, if there are neither splits nor fractions.
+def numbered_as_trained(found: tuple[int | str, ...], names: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return the relations of training, and after them those that only a graph for prediction has.
 
     Args:
-        ids: The ids of the vertices, ascending. [vertices]
-        edges: The edges.
-        both_ways: True if a link is known in both directions.
-        fractions: The shares of validation and test that a hash drew in training; None: none.
-        seed: The seed of that hash.
+        found: The relations of that graph, ascending.
+        names: The relations of training; empty: links had none.
+
+    Raises:
+        GraphError: If some are texts and others integers.
     """
-    links = _links(ids, edges, both_ways)
-    drawn = drawn_splits(links, vertex_keys(ids), LinkPrediction(fractions=fractions or (0.0, 0.0), seed=seed))
-    return replace(links, split=drawn if edges.split is None else edges.split)
+    if found and names and isinstance(found[0], str) != isinstance(names[0], str):
+        given, expected = ("texts" if isinstance(one[0], str) else "integers" for one in (found, names))
+        raise fault("edges", "relation", f"holds {given}, and the relations of training were {expected}", "Cast it.")
+    return (*names, *(name for name in found if name not in names))
 
 
 def known_links(graph: Graph, names: tuple[int | str, ...]) -> Links:

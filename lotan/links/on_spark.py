@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lotan.graph.arrays import EdgeColumns
 from lotan.graph.graph import Graph
-from lotan.links.examples import TRAIN, LinkGraph, Links, links_of, links_that_train, require_one_type
+from lotan.links.examples import TRAIN, LinkGraph, links_of, numbered_as_trained, require_one_type
 from lotan.links.splits import DrawnSplits
 from lotan.settings.tasks import LinkPrediction
 
@@ -21,30 +20,27 @@ def links_on_spark(graph: Graph, task: LinkPrediction) -> LinkGraph:
     """
     require_one_type(graph)
     edges = graph.links_in_spark()
-    return _with_messages(graph, edges, links_of(graph.ids, edges, graph.undirected, task), task.shares, task.seed)
+    links = links_of(graph.ids, edges, graph.undirected, task)
+    types = edges.edge_type if edges.edge_type is not None else links.relation
+    drawn = None if task.shares is None else DrawnSplits(task.shares, task.seed)
+    messages = graph.messages_in_spark(links.names, drawn)
+    return LinkGraph(messages, links, graph.ids, None if types is None else types[links.split == TRAIN])
 
 
-def messages_on_spark(graph: Graph, fractions: tuple[float, float] | None = None, seed: int = 0) -> Graph:
-    """Return the graph along which messages pass when a trained model predicts, which stays in Spark.
+def messages_on_spark(
+    graph: Graph, fractions: tuple[float, float] | None = None, seed: int = 0, names: tuple[int | str, ...] = ()
+) -> Graph:
+    """Return the graph along which messages pass when a trained model predicts. It stays in Spark, and so do its links.
 
     Args:
         graph: The graph. If its edges have no column `split`, all of them carry messages, unless there are fractions.
         fractions: The shares of validation and test that a hash drew in training; None: none.
         seed: The seed of that hash.
+        names: The relations of training, by whose numbers those of the graph are types of its edges.
 
     Raises:
-        GraphError: If the graph has several types of vertices.
+        GraphError: If the graph has several types of vertices, or a relation or a split of its edges cannot be read.
     """
     require_one_type(graph)
-    edges, shares = graph.links_in_spark(), fractions or (0.0, 0.0)
-    links = links_that_train(graph.ids, edges, graph.undirected, shares, seed)
-    return _with_messages(graph, edges, links, shares, seed).graph
-
-
-def _with_messages(
-    graph: Graph, edges: EdgeColumns, links: Links, shares: tuple[float, float] | None, seed: int
-) -> LinkGraph:
-    drawn = DrawnSplits(shares, seed) if edges.split is None and shares is not None else None
-    types = edges.edge_type if edges.edge_type is not None else links.relation
-    messages = graph.messages_in_spark(links.names, drawn)
-    return LinkGraph(messages, links, graph.ids, None if types is None else types[links.split == TRAIN])
+    relations = numbered_as_trained(graph.relations_in_spark(), names)
+    return graph.messages_in_spark(relations, None if fractions is None else DrawnSplits(fractions, seed))

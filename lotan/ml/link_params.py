@@ -93,6 +93,4 @@ class LinkParams(GraphParams):
 
     def predicting(self) -> TrainerConfig:
         """Return the settings with which a model computes the rows of vertices."""
-        options = self._of_engine()
-        engine = "local" if options["engine"] == "auto" else options["engine"]
-        return TrainerConfig(**options | {"engine": engine}, memory_limit=self.value("memoryLimit"))
+        return TrainerConfig(**self._of_engine(), memory_limit=self.value("memoryLimit"))

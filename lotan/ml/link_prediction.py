@@ -14,15 +14,15 @@ from lotan.batch.members import Member
 from lotan.batch.model_batch import ModelBatch
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph.graph import Graph
-from lotan.graph.spark_names import quoted
 from lotan.ml.grid_estimator import GridEstimator
 from lotan.ml.held_model import HeldModel, check_new
 from lotan.ml.link_params import OF_ONE_LINK_MODEL, LinkParams
-from lotan.ml.link_tables import check_pairs, graph_of_links, rows_in_spark, score_column, with_rows
+from lotan.ml.link_tables import graph_of_links
 from lotan.ml.modules import make_module, training_settings
 from lotan.ml.summary import Summary
-from lotan.ml.tables import Given, hinted, require_frame, table
+from lotan.ml.tables import DATASET, Given, hinted, require_frame, table
 from lotan.nn.named_models import STOCK
+from lotan.results.links_in_spark import PairColumns, scored_in_spark
 from lotan.results.trained_model import TrainedModel
 from lotan.training.finish import trained_model
 from lotan.training.learner import weights_of
@@ -64,11 +64,9 @@ class GNNLinkPredictionModel(HeldModel, LinkParams):
             raise ModelError("the model was trained on labels of vertices and scores no pairs; load it as what it is")
         if decoder.relations and self.value("relationCol") is None:
             raise ConfigurationError("the links of training had relations: set relationCol to the column of the pairs'")
-        rows = self._rows(dataset.sparkSession)
-        check_pairs(self, dataset, rows, decoder.relations)
-        added = score_column(decoder, self.trained.weights, self.value("relationCol") if decoder.relations else None)
-        kept = [dataset[quoted(name)] for name in dataset.columns]
-        return with_rows(dataset, self, rows).select(*kept, added.alias(score))
+        src, dst, relation = (self.value(name) for name in ("srcCol", "dstCol", "relationCol"))
+        names = PairColumns(src, dst, relation, score, DATASET, "other vertices by setVertices")
+        return scored_in_spark(dataset, self._rows(dataset.sparkSession), decoder, self.trained.weights, names)
 
     def _rows(self, spark: SparkSession) -> DataFrame:
         """Return the rows of all vertices. They are computed once if the graph stays the same."""
@@ -76,8 +74,7 @@ class GNNLinkPredictionModel(HeldModel, LinkParams):
         if key in self._predicted:
             return self._predicted[key]
         with hinted(self, self._given):
-            ids, rows = self.trained.link_rows(self._messages(), self.predicting())
-        found = rows_in_spark(ids, rows, spark)
+            found = self.trained.link_rows_in_spark(self._messages(), self.predicting(), spark)
         if self.value("edges") is None and self.value("vertices") is None:  # tables by name may be others at each call
             self._predicted[key] = found
         return found

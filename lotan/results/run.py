@@ -43,7 +43,7 @@ class Run:
         """Return a DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
         return self.model.predict_as(self.graph, self.config)
 
-    def predict_links(self, pairs: Any) -> pd.DataFrame:
+    def predict_links(self, pairs: Any) -> Any:
         """Return pairs of vertices of the graph that was trained on with their scores, see `TrainedModel.predict_links`."""
         return self.model.predict_links(self.graph, pairs, **self._options())
 

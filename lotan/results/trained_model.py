@@ -15,15 +15,18 @@ import torch
 from lotan.arguments import A_GRAPH, require_count, require_flag, require_kind
 from lotan.borders import spark_translated
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import idle_settings
+from lotan.engines.choice import idle_settings, settled_for
 from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import GraphError, ModelError, StageError
 from lotan.files import SAVED_MODEL, DamagedError, expanded, read_data, write_atomically
 from lotan.graph.arrays import Ids
+from lotan.graph.faults import fault
 from lotan.graph.files import has_graph
+from lotan.graph.given_tables import from_pandas_on_spark
 from lotan.graph.graph import Graph
 from lotan.graph.id_files import read_ids, write_ids
 from lotan.graph.seen_labels import with_seen_labels
+from lotan.graph.table_kinds import is_spark
 from lotan.links.examples import known_links, links_for_prediction
 from lotan.planning.learned import Unseen, by_id, check_learned_rows, check_unseen, ids_by_type
 from lotan.planning.models import edge_demands, takes_roots
@@ -31,6 +34,7 @@ from lotan.planning.prepare import foreseen, plan_for
 from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
 from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
+from lotan.settings.tasks import LinkPrediction
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
 from planner.neighbours import most_in_edges
@@ -41,6 +45,7 @@ from planner.vertex_types import VertexTypes
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
 
     from lotan.results.vertex_explanation import VertexExplanation
 
@@ -102,28 +107,35 @@ class TrainedModel:
         check_unseen(unseen)
         self._with_predictions(graph, make_config(options), lambda frame: write(frame, path), unseen)
 
-    def predict_links(self, graph: Graph, pairs: Any, unseen: Unseen = "error", **options: Any) -> pd.DataFrame:
+    def predict_links(self, graph: Graph, pairs: Any, unseen: Unseen = "error", **options: Any) -> Any:
         """Score pairs of vertices of a graph.
 
         Messages pass along the graph's links of training, or along all its edges if they have no column `split`.
 
         Args:
             graph: A graph with features as wide as those of training.
-            pairs: A table in memory with `src` and `dst`, and `relation` if the links of training had relations: a DataFrame
-                of pandas or polars, an Arrow table, or a dict of arrays.
+            pairs: A table with `src` and `dst`, and `relation` if the links of training had relations: a DataFrame of Spark,
+                pandas or polars, an Arrow table, or a dict of arrays.
             unseen: The same as in `predict`.
             options: Engine settings, as for `Trainer`.
 
         Returns:
-            The pairs with a column `score`. The higher a score, the likelier the link.
+            The pairs with a column `score`. The higher a score, the likelier the link. For pairs in memory it is a pandas
+            DataFrame of the columns named above. For pairs in Spark it is a Spark DataFrame with all their columns, in no
+            certain order of rows, and the driver holds neither pairs nor scores. If the engine runs in Spark, on a graph
+            that is there, the rows of vertices stay there too.
 
         Raises:
             ModelError: If the model was trained on labels.
-            GraphError: If a vertex or a relation is not known, or the graph cannot be read.
+            GraphError: If a vertex or a relation is not known, pairs in Spark have a column `score`, or the graph cannot
+                be read.
             ConfigurationError: If an option is unknown or unusable.
         """
         config = make_config(options)
-        trained, messages = self._of_links(graph, config)
+        pairs = from_pandas_on_spark(pairs)
+        if is_spark(pairs):
+            return self._predict_in_spark(graph, pairs, config, unseen)
+        trained, messages, config = self._of_links(graph, config)
         asked = read_pairs(pairs, ("src", "dst"), messages.ids, trained.relations)
         return scored(trained.decoder(self.weights), self._rows(messages, config, unseen), asked)
 
@@ -139,8 +151,43 @@ class TrainedModel:
             ModelError: If the model was trained on labels.
             GraphError: If the graph cannot be read.
         """
-        _, messages = self._of_links(graph, config)
+        _, messages, config = self._of_links(graph, config)
         return messages.ids, self._rows(messages, config, unseen)
+
+    def link_rows_in_spark(
+        self, graph: Graph, config: TrainerConfig, spark: SparkSession, unseen: Unseen = "error"
+    ) -> DataFrame:
+        """Return the rows of `link_rows` as a Spark DataFrame of `id` and `row` (array of float).
+
+        The rows of an engine in Spark, of a graph that is there, never leave it. Spark drops them when no plan refers to
+        them.
+
+        Args:
+            graph: A graph as in `predict_links`.
+            config: The settings, with those of the engine.
+            spark: The session, to which other rows are sent.
+            unseen: The same as in `predict`.
+
+        Raises:
+            ModelError: If the model was trained on labels.
+            GraphError: If the graph cannot be read.
+        """
+        from lotan.results.links_in_spark import held_rows  # imported here, because the local engine needs no Spark
+
+        check_unseen(unseen)
+        _, messages, config = self._of_links(graph, config)
+        return self.with_outputs(messages, config, lambda frame, kind: held_rows(frame, kind, spark), unseen)
+
+    def _predict_in_spark(self, graph: Graph, pairs: DataFrame, config: TrainerConfig, unseen: Unseen) -> DataFrame:
+        from lotan.results.links_in_spark import PairColumns, scored_in_spark
+
+        names = PairColumns()
+        if names.score in pairs.columns:
+            raise fault(names.table, names.score, "the column is there already", "Drop it, or rename it.")
+        rows = self.link_rows_in_spark(graph, config, pairs.sparkSession, unseen)
+        assert self.decoder is not None  # it has made rows
+        found = scored_in_spark(pairs, rows, self.decoder, self.weights, names)
+        return found.withColumn(names.score, found[names.score].cast("float"))
 
     def rank(
         self,
@@ -169,25 +216,29 @@ class TrainedModel:
             GraphError: If a vertex or a relation is not known, or the graph cannot be read.
             ConfigurationError: If an option is unknown or unusable.
         """
-        config = make_config(options)
-        trained, messages = self._of_links(graph, config)
+        trained, messages, config = self._of_links(graph, make_config(options))
         k, ids = require_count("rank", "k", k), messages.ids
         asked = read_pairs(queries, ("src",), ids, trained.relations)
         known = known_links(graph, trained.relations) if require_flag("rank", "exclude_known", exclude_known) else None
         rows = self._rows(messages, config, unseen)
         return ranked(trained.decoder(self.weights), rows, asked, ids, k, None if known is None else known.destinations)
 
-    def _of_links(self, graph: Graph, config: TrainerConfig) -> tuple[TrainedDecoder, Graph]:
-        """Return the decoder, and the graph along which messages pass: in Spark for an engine there, if it is there."""
+    def _of_links(self, graph: Graph, config: TrainerConfig) -> tuple[TrainedDecoder, Graph, TrainerConfig]:
+        """Return the decoder, the graph along which messages pass, and the settings that take effect for it.
+
+        The graph is in Spark for an engine there, if it is there. Engine "auto" is the one that would train on it.
+        """
         require_kind("predict_links", "graph", graph, Graph, A_GRAPH)
         if self.decoder is None:
             raise ModelError("the model was trained on labels of vertices and scores no links; use predict")
-        drawn = self.decoder.fractions, self.decoder.seed
+        drawn = self.decoder.fractions, self.decoder.seed, self.decoder.relations
+        if graph.origin == "spark" and config.engine == "auto":
+            config = replace(config, engine=settled_for(replace(config, task=LinkPrediction()), graph).engine)
         if graph.origin != "spark" or config.engine not in ("blocks", "rows"):
-            return self.decoder, links_for_prediction(graph, *drawn)
+            return self.decoder, links_for_prediction(graph, *drawn), config
         from lotan.links.on_spark import messages_on_spark  # imported here, because the local engine needs no Spark
 
-        return self.decoder, messages_on_spark(graph, *drawn)
+        return self.decoder, messages_on_spark(graph, *drawn), config
 
     def _rows(self, graph: Graph, config: TrainerConfig, unseen: Unseen) -> torch.Tensor:
         """Return the output rows of all vertices, in the order of the graph's arrays. [vertices, width]."""

@@ -144,6 +144,11 @@ class TrainerConfig:
         _check_rules(self.disable)
         _check_together(self)
 
+    @property
+    def reads_graph_here(self) -> bool:
+        """True for mini-batches and links, for which engine "local" reads the graph into this process, wherever it is."""
+        return isinstance(self.regime, MiniBatch) or as_link_task(self.task) is not None
+
     def settled(self) -> TrainerConfig:
         """Return this configuration with a plan's name replaced by the `engine`, `disable` and `plan` that it stands for.
 
@@ -159,8 +164,7 @@ class TrainerConfig:
         """
         if self.task == "link":
             return replace(self, task=LinkPrediction()).settled()
-        local = isinstance(self.regime, MiniBatch) or isinstance(self.task, LinkPrediction)
-        if local and self.engine == "auto" and self.plan in PLANS:
+        if self.reads_graph_here and self.engine == "auto" and self.plan in PLANS:
             return replace(self, engine="local")
         if not isinstance(self.plan, str) or self.plan in PLANS:
             return self

@@ -17,7 +17,7 @@ import torch
 from lotan.borders import first_line
 from lotan.engines.base import Engine
 from lotan.engines.blocks.engine import BlocksEngine
-from lotan.engines.blocks.kept_rows import KeptRows
+from lotan.engines.blocks.trained_rows import TrainedRows
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.row_steps import RowStep
@@ -38,7 +38,7 @@ class SparkRowsLearner(Learner):
 
     def __init__(self, model: torch.nn.Module, job: Job, config: TrainerConfig) -> None:
         self._names = tuple(job.train.learned)
-        self._rows: KeptRows | None = None
+        self._rows: TrainedRows | None = None
         self._steps: dict[str, int] = {}  # the steps that each parameter has taken
         self._scale = 1.0  # of all gradients of a step
         super().__init__(model, job, config)
@@ -48,7 +48,7 @@ class SparkRowsLearner(Learner):
         return {name: tensor for name, tensor in self.weights.items() if name not in self._names}
 
     @property
-    def _in_spark(self) -> KeptRows:
+    def _in_spark(self) -> TrainedRows:
         assert self._rows is not None, "the learner is on no engine"
         return self._rows
 
@@ -119,7 +119,7 @@ class SparkRowsLearner(Learner):
         After an error it has the rows of the last step, as it has the other parameters, if Spark still has them.
         """
         assert isinstance(engine, BlocksEngine)  # the job is planned for it
-        self._rows = engine.kept_rows
+        self._rows = engine.trained_rows
         try:
             self._send(self._rows)
             try:
@@ -133,7 +133,7 @@ class SparkRowsLearner(Learner):
                 self._rows.close()
             self._rows = None
 
-    def _send(self, to: KeptRows) -> None:
+    def _send(self, to: TrainedRows) -> None:
         """Send the rows to Spark, with the state that a checkpoint has of them."""
         for name in self._names:
             rows, best = self.model.get_parameter(name), self.state.best_weights.pop(name, None)

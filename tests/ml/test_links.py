@@ -19,6 +19,7 @@ from lotan.hosts.jar import JAR
 from lotan.ml import GNNLinkPredictionModel, GNNLinkPredictor
 from tests.links.graphs import WIDTH, columns
 from tests.ml.test_estimators import same_weights
+from tests.results.test_links_in_spark import forbid_rows, persisted, wait_for_release
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +89,10 @@ def test_it_is_a_trainer_whose_models_are_saved_and_score_in_spark(
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
-def test_on_blocks_it_is_the_trainers_too(vertices: DataFrame, links: DataFrame) -> None:
+def test_on_blocks_it_is_the_trainers_too(
+    spark: SparkSession, vertices: DataFrame, links: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = persisted(spark)
     predictor = GNNLinkPredictor(batchSize=32, fanouts="3,all", engine="blocks", workers=1, **QUICK, **NAMES)
     maps = ParamGridBuilder().addGrid(predictor.lr, [0.01, 0.05]).build()
     models = predictor.setVertices(vertices).fit(links, maps)
@@ -96,9 +100,14 @@ def test_on_blocks_it_is_the_trainers_too(vertices: DataFrame, links: DataFrame)
         run = by_trainer(lr=lr, regime=lotan.MiniBatch(32, (3, "all")))
         for name, tensor in run.model.weights.items():
             torch.testing.assert_close(model.trained.weights[name], tensor, rtol=1e-4, atol=1e-5)
-    found = model.transform(links).toPandas()
+    with monkeypatch.context() as patched:
+        forbid_rows(patched)
+        scored = model.transform(links)
+    found = scored.toPandas()
     expected = run.predict_links(found[["src", "dst", "relation"]])["score"]
     np.testing.assert_allclose(found["score"], expected.astype(np.float64), rtol=1e-3, atol=1e-4)
+    del models, model, scored
+    wait_for_release(spark, before)
 
 
 @pytest.mark.nightly

@@ -18,13 +18,13 @@ from lotan.engines.action import force, free_java_objects, name_operator, named_
 from lotan.engines.base import Closable, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
-from lotan.engines.blocks.kept_rows import KeptRows
 from lotan.engines.blocks.learned import RowsByPlace
 from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
+from lotan.engines.blocks.trained_rows import TrainedRows
 from lotan.engines.blocks.traits import TRAITS
 from lotan.engines.commits import Commits
 from lotan.engines.observed import Extent
@@ -127,7 +127,7 @@ class BlocksEngine(Engine):
         self._laid_out = 0  # number of partitions
         self._unfreed = 0  # bytes of rows that were sent to Spark since Java's objects were freed
         self._rows: RowsByPlace | None = None  # the way of learned rows between this process and the graph
-        self._kept_rows: KeptRows | None = None
+        self._trained_rows: TrainedRows | None = None
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
@@ -149,7 +149,7 @@ class BlocksEngine(Engine):
         with named_jobs(self.context, "loading the graph in blocks"):
             self._loaded = load_blocks(self._facade, self.session, graph, plan, partitions, self.settings.chunk_rows)
         self._rows = RowsByPlace(self._facade, self.session, self._loaded.blocks, graph)
-        self._kept_rows = KeptRows(self._facade, self._loaded.blocks, self._rows, self._force)
+        self._trained_rows = TrainedRows(self._facade, self._loaded.blocks, self._rows, self._force)
         self._commits = Commits(self.link, plan, self.settings.chunk_rows)
         self._take(plan)
         free_java_objects()
@@ -212,10 +212,10 @@ class BlocksEngine(Engine):
         return self._rows
 
     @property
-    def kept_rows(self) -> KeptRows:
+    def trained_rows(self) -> TrainedRows:
         """The learned rows that lie in Spark, if some do."""
-        assert self._kept_rows is not None, "no graph is loaded"
-        return self._kept_rows
+        assert self._trained_rows is not None, "no graph is loaded"
+        return self._trained_rows
 
     @property
     def _run(self) -> Commits:
@@ -325,8 +325,8 @@ class BlocksEngine(Engine):
     @named
     def learned_rows(self, step: LearnedRowsStep) -> Column:
         """Send the rows of a parameter from this process to their vertices, unless they are there."""
-        if step.parameter in self.kept_rows:
-            kept = self.kept_rows.column(step.parameter, step.within)
+        if step.parameter in self.trained_rows:
+            kept = self.trained_rows.column(step.parameter, step.within)
             self._keep(kept, [step.output.name])
             return Column(kept, step.output.width)
         rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
@@ -337,7 +337,7 @@ class BlocksEngine(Engine):
     def keep_rows(self, rows: Mapping[str, Tensor]) -> None:
         """Let learned rows lie in Spark, with no state of an optimizer."""
         for name, one in rows.items():
-            self.kept_rows.put(name, one, [])
+            self.trained_rows.put(name, one, [])
 
     def _sent(self, rows: np.ndarray, within: int | None, of_type: OfType | None = None) -> Any:
         if self._unfreed > UNFREED_BYTES:
@@ -372,8 +372,8 @@ class BlocksEngine(Engine):
 
         The gradient of rows that lie in Spark stays there, until the optimizer's step.
         """
-        if step.parameter in self.kept_rows:
-            taken = self.kept_rows.take(step.parameter, self._read(gradient))
+        if step.parameter in self.trained_rows:
+            taken = self.trained_rows.take(step.parameter, self._read(gradient))
             self._now.ends[id(taken)] = taken
             return
         self._now.handed_in[step.parameter] = step, gradient
@@ -526,9 +526,9 @@ class BlocksEngine(Engine):
 
     def _unload(self) -> None:
         self._release_hoisted()
-        if self._kept_rows is not None:
-            self._kept_rows.close()
-        self._rows = self._kept_rows = None
+        if self._trained_rows is not None:
+            self._trained_rows.close()
+        self._rows = self._trained_rows = None
         loaded, self._loaded = self._loaded, None
         commits, self._commits = self._commits, None
         if loaded is not None:

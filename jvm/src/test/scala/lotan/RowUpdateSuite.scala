@@ -6,7 +6,7 @@ import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Against the formulas in double precision; `tests/engines/blocks/test_kept_rows.py` compares with torch itself. */
+/** Against the formulas in double precision; `tests/training/test_learned_rows_in_spark.py` compares with torch itself. */
 class RowUpdateSuite extends AnyFunSuite with LocalSpark {
   private val rows = new Rows(2, Array(0.5f, -1f, 2f, 0.25f))
   private val gradient = new Rows(2, Array(0.1f, -0.3f)) // of the first row alone

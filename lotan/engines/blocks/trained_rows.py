@@ -20,7 +20,7 @@ Forced = Callable[[Callable[[], None], str], None]
 """A function that runs an action of Spark with a description, and perhaps repeats it."""
 
 
-class KeptRows:
+class TrainedRows:
     """The learned rows of one run, by the names of their parameters.
 
     Args:
