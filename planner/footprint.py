@@ -210,14 +210,14 @@ def _reads_edges(plan: Plan) -> bool:
     return any(isinstance(step, EdgeStep) for step in steps) or any(stage.edge_sets for stage in plan.stages)
 
 
-def sums_from_files(plan: Plan, statistics: Statistics) -> bool:
+def sums_from_files(plan: Plan) -> bool:
     """Return True if local reads edges that lie in files a part at a time, when it runs a plan that does not train.
 
-    It does for sums over the graph's own edges, and over those with self-loops where edges have nothing beside their ends.
+    It does for sums over the graph's own edges, and over those with self-loops.
     """
-    sets = {step.edges for step in plan.evaluate if isinstance(step, PropagateStep)}
-    bare = not statistics.weighted and not statistics.edge_data.numbers
-    return not _reads_edges(plan) and sets <= ({"graph", "self_loops"} if bare else {"graph"})
+    steps = *plan.prepare, *plan.evaluate
+    sets = {step.edges for step in steps if isinstance(step, PropagateStep)}
+    return not _reads_edges(plan) and sets <= {"graph", "self_loops"}
 
 
 def _graph_held(plan: Plan, statistics: Statistics) -> int:

@@ -298,7 +298,7 @@ def _evaluation(job: Job, summary: Summary, config: TrainerConfig) -> Footprint:
     assert found.in_memory is not None  # the engine is in this process
     rows = DRIVER_BYTES + int(local_gaps(job.plan) * LEARNED_COPIES * learned_bytes(job.plan, statistics))
     least, edges = found.least, statistics.edges
-    if sums_from_files(job.plan, statistics):
+    if sums_from_files(job.plan):
         least = footprint(job.traits, job.plan, replace(statistics, edges=0), layout).least + ENDS_READ * PART_BYTES
         edges = min(edges, EDGES_READ)
     # else all edges are read and sorted at one time

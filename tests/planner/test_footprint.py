@@ -14,7 +14,16 @@ from planner.compiler import Options, compile_plan
 from planner.cost import Pricing
 from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
-from planner.footprint import alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
+from planner.footprint import (
+    alive_bytes,
+    footprint,
+    held,
+    in_hand,
+    local_bytes,
+    local_columns,
+    saved_row_bytes,
+    sums_from_files,
+)
 from planner.layout import Layout
 from planner.physical import Plan
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
@@ -201,3 +210,18 @@ def test_what_is_there_while_a_step_runs(name: str, graph: Statistics) -> None:
             for place in range(len(steps))
         ]
         assert alive_bytes(plan, steps, graph) == expected
+
+
+def test_edges_in_files_are_read_a_part_at_a_time_by_sums_over_them():
+    """Of a GCN with fixed features, the first sum is computed once, before the evaluations."""
+    weighted, attention = (
+        plan_of(name, sample(3, weighted=EVERY[name].weights), Options(pricing=Pricing(LOCAL))).plan
+        for name in ("GCN", "GAT")
+    )
+    assert EVERY["GCN"].weights
+    assert sums_from_files(weighted)
+    assert not sums_from_files(attention)
+    first = [step for step in weighted.prepare if isinstance(step, PropagateStep)]
+    of_relation = tuple(replace(step, edges="graph:0") for step in first)
+    assert of_relation
+    assert not sums_from_files(replace(weighted, prepare=of_relation))

@@ -26,13 +26,17 @@ from lotan.storage.row_files import RowFiles
 from lotan.training.learner import weights_of
 from lotan.training.stored import WholeGraph
 
-folder, layer, on_disk = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "on disk"
+folder, on_disk = Path(sys.argv[1]), sys.argv[3] == "on disk"
+layer, _, weighted = sys.argv[2].partition(" with ")
 random, vertices, width = np.random.default_rng(0), 30_000, 16
 pairs = np.unique(random.integers(0, vertices**2, 2_500_000))
 split = (np.arange(len(pairs)) < 10).astype(np.int8)
 features = random.normal(size=(vertices, width)).astype(np.float32)
 if not (folder / "graph").exists():
-    lotan.Graph.from_arrays(features, pairs // vertices, pairs % vertices, edge_split=split).save(folder / "graph")
+    weight = random.random(len(pairs), dtype=np.float32) if weighted else None
+    ends = pairs // vertices, pairs % vertices
+    lotan.Graph.from_arrays(features, *ends, edge_split=split, weight=weight).save(folder / "graph")
+    del weight, ends
     (folder / "parts").mkdir()
 del pairs, split, features
 
@@ -72,7 +76,14 @@ print((status("VmHWM") - before), estimated)
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
-@pytest.mark.parametrize("layer", [pytest.param("SAGEConv", marks=pytest.mark.nightly), "GCNConv"])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pytest.param("SAGEConv", marks=pytest.mark.nightly),
+        "GCNConv",
+        pytest.param("GCNConv with weights", marks=pytest.mark.nightly),
+    ],
+)
 def test_an_evaluation_holds_a_part_of_the_edges_and_no_more_than_was_estimated(tmp_path: Path, layer: str) -> None:
     import torch
 

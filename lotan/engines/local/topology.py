@@ -201,9 +201,9 @@ class Edges:
 
     def with_self_loops(self) -> Edges:
         """Return the edges with exactly one self-loop per vertex, as `planner.spec.EdgeSet` describes it."""
+        if self.mapped is not None:
+            return self._looped_in_files(self.mapped)
         if self.weight is None and not self.data and self.columns is no_column:
-            if self.mapped is not None:
-                return self._looped_in_files(self.mapped)
             others, every = self.src != self.dst, np.arange(self.vertices)
             first, then = (np.concatenate([ends[others], every]) for ends in (self.dst, self.src))
             dst, src = sort_ends(first, then, self.vertices)
@@ -216,20 +216,37 @@ class Edges:
     def _looped_in_files(self, mapped: MappedMemory) -> Edges:
         """Return the edges with self-loops in files. Those of some vertices are made at a time."""
         ends = np.concatenate([np.zeros(1, dtype=np.int64), _counted(self.dst, self.vertices, in_files=True).cumsum()])
-        src, dst = (mapped.new(len(self.src) + self.vertices, torch.int64).numpy() for _ in range(2))
+        most = len(self.src) + self.vertices
+        src, dst = (mapped.new(most, torch.int64).numpy() for _ in range(2))
+        weight = None if self.weight is None else mapped.new(most).numpy()
+        read = [column for column in (src, dst, weight, self.src, self.dst, self.weight) if column is not None]
         first, made = 0, 0
+        length = EDGES_AT_A_TIME // 2  # beside both ends there are those with loops, and what sorts them
         while first < self.vertices:
-            last = int(np.searchsorted(ends, ends[first] + EDGES_AT_A_TIME, side="right")) - 1
-            last = min(self.vertices, max(first + 1, min(last, first + EDGES_AT_A_TIME)))
-            some = slice(int(ends[first]), int(ends[last]))
-            others, own = self.src[some] != self.dst[some], np.arange(first, last)
-            of, to = (np.concatenate([column[some][others], own]) for column in (self.src, self.dst))
-            to, of = sort_ends(to, of, self.vertices)
-            dst[made : made + len(to)], src[made : made + len(of)] = to, of
-            first, made = last, made + len(to)
-            for column in (src, dst, self.src, self.dst):
+            last = int(np.searchsorted(ends, ends[first] + length, side="right")) - 1
+            last = min(self.vertices, max(first + 1, min(last, first + length)))
+            to, of, weighs = self._looped_of(range(first, last), slice(int(ends[first]), int(ends[last])))
+            some = slice(made, made + len(to))
+            dst[some], src[some] = to, of
+            if weight is not None:
+                weight[some] = weighs
+            first, made = last, some.stop
+            for column in read:
                 give_back(column)
-        return Edges(self.vertices, src[:made], dst[:made], None, columns=self._column_with_loops)
+        weight = None if weight is None else weight[:made]
+        return Edges(self.vertices, src[:made], dst[:made], weight, columns=self._column_with_loops)
+
+    def _looped_of(self, vertices: range, some: slice) -> tuple[Positions, Positions, NDArray[np.float32] | None]:
+        """Return the sorted destinations and sources, and the weights, of the edges into some vertices with self-loops."""
+        src, dst = self.src[some], self.dst[some]
+        others, own = src != dst, np.arange(vertices.start, vertices.stop)
+        to, of = (np.concatenate([column[others], own]) for column in (dst, src))
+        if self.weight is None:
+            return *sort_ends(to, of, self.vertices), None
+        weight, of_loops = self.weight[some], np.ones(len(vertices), dtype=np.float32)
+        of_loops[dst[~others] - vertices.start] = weight[~others]  # of several loops, the last stays
+        order = np.lexsort((of, to))
+        return to[order], of[order], np.concatenate([weight[others], of_loops])[order]
 
     @cached_property
     def _looped(self) -> tuple[SelfLoops, Positions]:
@@ -284,6 +301,8 @@ class Edges:
         for some in _runs(self.dst):  # the sums have the same terms in the same order
             dst = torch.from_numpy(self.dst[some])
             sums.index_add_(0, dst, torch.ones(len(dst)).double() if weight is None else weight[some].double())
+            if self.weight is not None:
+                give_back(self.weight)
         return inverse_root(sums).float()
 
 
