@@ -86,6 +86,7 @@ def forbid_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "collect", refuse)
 
 
+@pytest.mark.nightly  # by day on pairs of Spark alone, and in tests/ml/test_links.py
 @pytest.mark.slow
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 def test_rows_and_pairs_stay_in_spark_where_the_graph_lies(
