@@ -201,6 +201,7 @@ def steps_of(monkeypatch: pytest.MonkeyPatch, members: list[Member], **options: 
     return counts[0], counts[1]
 
 
+@pytest.mark.nightly
 def test_models_of_any_width_share_all_steps_on_the_graph(monkeypatch):
     assert steps_of(monkeypatch, alike(5)) == steps_of(monkeypatch, alike(1))
     one, many = (steps_of(monkeypatch, alike(n), disable=["share_models"]) for n in (1, 5))

@@ -72,6 +72,7 @@ def by_hand(tmp_path: Path) -> Iterator[list[str]]:
         stop([*workers, router])
 
 
+@pytest.mark.nightly  # by day, the wheel: tests/project/test_wheel.py
 def test_a_job_that_brings_its_code_equals_the_local_run(
     tmp_path: Path, spark: SparkSession, package: Path, by_hand: list[str]
 ) -> None:

@@ -17,7 +17,6 @@ import lotan
 from lotan.hosts.jar import JAR
 from planner.regime import hops
 from tests.exactness.cases import EVERY, Sample, models, named, sample, specs, train_truth
-from tests.exactness.steps import at_night
 
 MODELS = ("GCN", "GraphSAGE", "GraphSAGE, max", "GIN", "GAT")
 RATE = 1024.0
@@ -66,12 +65,11 @@ def test_one_batch_on_local_has_the_gradients_of_the_full_batch(name: str) -> No
     check(name, "local", drawn_for(name), full="local")
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
-@pytest.mark.parametrize(
-    ("name", "full"), at_night([(name, "blocks") for name in MODELS] + [("GCN", "local")], unless=[("GCN", "local")])
-)
+@pytest.mark.parametrize(("name", "full"), [*((name, "blocks") for name in MODELS), ("GCN", "local")])
 def test_one_batch_on_blocks_has_the_gradients_of_the_full_batch(name: str, full: str, spark: Any) -> None:
     """With texts as ids. By day, the full batch is that of local: that of blocks equals autograd, see `test_blocks.py`."""
     drawn = drawn_for(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +15,6 @@ pytestmark = pytest.mark.thorough
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 HOW_TO = [page for page in PAGES if page.parent.name == "how-to"]
-BY_DAY = ("spark-ml",)
 LOCAL = [page for page in HOW_TO if not needs_spark(page)]
 LONGEST = 35  # words of a sentence
 FRAGMENT = re.compile(r"```.*?```|<!--.*?-->|^(?:\||#|    |<).*?$", re.DOTALL | re.MULTILINE)
@@ -36,15 +34,10 @@ def test_blocks_of_a_how_to_page_run(page: Path, tmp_path: Path) -> None:
     run(page, tmp_path)
 
 
-def on_spark() -> list[Any]:
-    """The pages that need Spark: by day the shortest of them, the others at night."""
-    pages = [page for page in HOW_TO if needs_spark(page)]
-    return [pytest.param(page, marks=() if page.stem in BY_DAY else pytest.mark.nightly) for page in pages]
-
-
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("page", on_spark(), ids=name_of)
+@pytest.mark.parametrize("page", [page for page in HOW_TO if needs_spark(page)], ids=name_of)
 def test_blocks_of_a_how_to_page_run_on_spark(page: Path, tmp_path: Path, spark: SparkSession) -> None:
     """In the suite's session, which is the one that a page finds."""
     run(page, tmp_path)

@@ -73,9 +73,10 @@ def test_trains_as_in_pyg(method: str, plan: str) -> None:
     assert_trains_as_pyg(UniMP(method), engine="local", plan=plan)
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
 def test_trains_as_in_pyg_on_spark(engine: str, spark: object) -> None:
     assert_trains_as_pyg(UniMP(), engine=engine, partitions=3)
 

@@ -84,17 +84,14 @@ def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local", plan="general" if name == "gru" else "auto")
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "name"),
     [
-        ("blocks", "beside attributes"),
-        *(
-            pytest.param("blocks", name, marks=pytest.mark.nightly)
-            for name in ("all by an MLP", "sort", "set transformer")
-        ),
-        *(pytest.param("rows", name, marks=pytest.mark.nightly) for name in ("beside attributes", "sort")),
+        *(("blocks", name) for name in ("beside attributes", "all by an MLP", "sort", "set transformer")),
+        *(("rows", name) for name in ("beside attributes", "sort")),
     ],
 )
 def test_trains_as_in_pyg_on_spark(engine: str, name: str, spark: object) -> None:

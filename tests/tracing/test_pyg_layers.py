@@ -32,7 +32,7 @@ WORKS = tuple(name for name, example in EXAMPLES.items() if f"| `{example.constr
 FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANConv", "CGConv")
 """The layers with a bias whose true gradient is 0. Adam would make steps of its rounding errors."""
 
-ON_BLOCKS = ("GATv2Conv", "PNAConv")
+ON_BLOCKS = ("PNAConv",)
 
 BY_DAY = ("APPNP", "ARMAConv", "CGConv", "ChebConv", "DNAConv", "DirGNNConv", "EdgeConv", "FastRGCNConv", "GATConv", "GATv2Conv",
           "GCN2Conv", "GCNConv", "GENConv", "GINEConv", "GMMConv", "GatedGraphConv", "HANConv", "HGTConv", "HypergraphConv",

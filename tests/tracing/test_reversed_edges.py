@@ -87,9 +87,10 @@ def test_trains_as_in_pyg_where_neighbourhoods_are_collected(options: dict[str, 
     assert_trains_as_pyg(Sums, engine="local", **options)
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [pytest.param(Sums, marks=pytest.mark.nightly), Attention])
+@pytest.mark.parametrize("kind", [Sums, Attention])
 def test_trains_as_in_pyg_on_blocks(kind: type[torch.nn.Module], spark: object) -> None:
     assert_trains_as_pyg(kind, engine="blocks", partitions=3)
 

@@ -65,10 +65,11 @@ def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local", chunk_rows=16)
 
 
+@pytest.mark.nightly  # by day on local
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("name", [TRAINED[0], *(pytest.param(one, marks=pytest.mark.nightly) for one in TRAINED[1:])])
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
+@pytest.mark.parametrize("name", TRAINED)
 def test_trains_as_in_pyg_on_spark(name: str, engine: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine=engine, partitions=3)
 

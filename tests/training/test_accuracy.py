@@ -57,6 +57,7 @@ PUBLISHED = [("cora", 0.815, 0.010), ("citeseer", 0.703, 0.012)]
 OF_ONE = 0.025  # how far one seed may be from the mean; the paper's own seeds are 0.005 apart
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.data
 def test_one_seed(data: Callable[[str], Path]) -> None:

@@ -85,7 +85,7 @@ def assert_trains_as_pyg(
     return run
 
 
-AT_NIGHT = ("HeteroConv, mean", "to_hetero", "HAN", "statistics")
+AT_NIGHT = ("HeteroConv, mean", "to_hetero", "HAN", "statistics", "turned")
 
 
 @pytest.mark.parametrize(
