@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
-WITH_SPARK = ("01_first_model", "05_spark_ml", "06_model_of_pyg")
+WITH_SPARK = ("01_first_model", "05_spark_ml", "06_model_of_pyg", "08_links_in_spark")
 LARGEST = 1_000_000  # bytes of a notebook with its outputs
 FAR_OFF = 5.0  # times that a measured figure is off its estimate: of a machine that was busy elsewhere
 
