@@ -299,6 +299,18 @@ def positions_of(ids: Ids, ends: Ids) -> Positions:
     return result
 
 
+def places_of(ascending: Positions, asked: Positions) -> Positions:
+    """Return the place of each number among ascending ones, or -1 for a number that is not among them.
+
+    >>> places_of(np.array([2, 5, 9]), np.array([5, 1, 12])).tolist()
+    [1, -1, -1]
+    """
+    if not len(ascending):
+        return np.full(len(asked), -1)
+    places = np.minimum(np.searchsorted(ascending, asked), len(ascending) - 1)
+    return np.where(ascending[places] == asked, places, -1)
+
+
 def runs(first: Positions, lengths: Positions) -> Positions:
     """Return the numbers first, first + 1, ... of each run, one run after the other.
 

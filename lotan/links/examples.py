@@ -19,6 +19,7 @@ from lotan.graph.arrays import (
     VertexColumns,
     assemble,
     packed,
+    places_of,
     positions_of,
     runs,
     some_of,
@@ -128,10 +129,8 @@ class Known:
             For each answer the number of its query among those asked, and the vertex. Both [answers].
         """
         query = vertex * self.relations + relation
-        if not len(self.queries):
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.queries, query), len(self.queries) - 1)
-        counts = np.where(self.queries[places] == query, self.first[places + 1] - self.first[places], 0)
+        places = places_of(self.queries, query)
+        counts = np.where(places >= 0, self.first[places + 1] - self.first[places], 0)
         return np.repeat(np.arange(len(query)), counts), self.answers[runs(self.first[places], counts)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lotan.graph.arrays import Positions
+from lotan.graph.arrays import Positions, places_of
 from lotan.links.decoders import Decoder
 from lotan.links.examples import TRAIN, Known, Links
 from lotan.links.ranks import SCORES
@@ -47,9 +47,7 @@ class StoredLinks:
         for records in self._every():
             for some in (records, records[:, [1, 0, 2]])[: 1 + links.both_ways]:
                 keys = some[:, column] * relations + some[:, 2]
-                # by halves, since np.isin would sort all that is asked again for each bucket
-                places = np.minimum(np.searchsorted(asked, keys), max(0, len(asked) - 1))
-                found.append(some[asked[places] == keys] if len(asked) else some[:0])
+                found.append(some[places_of(asked, keys) >= 0])  # np.isin would sort what is asked anew for each bucket
         return known_in_parts(np.concatenate(found), column, placement, relations)
 
     def _every(self) -> Iterator[Positions]:

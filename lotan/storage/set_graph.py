@@ -223,9 +223,10 @@ def _in_order(
     summary = graph.summary
     weight = numbers[:, 0] if summary.weighted else None
     attributes = None if summary.attributes is None else numbers[:, int(summary.weighted) :]
-    vertices = graph.placement.vertices
-    keys = packed((dst, src, relations), (vertices, vertices, max(1, len(summary.names))))
-    if keys is None or summary.numbers:
+    vertices, keys = graph.placement.vertices, None
+    if not summary.numbers:
+        keys = packed((dst, src, relations), (vertices, vertices, max(1, len(summary.names))))
+    if keys is None:
         order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
     else:
         order = np.argsort(keys)  # in any way, for edges that are alike have nothing that tells them apart

@@ -25,7 +25,7 @@ from lotan.worker.fork_server import WORKER_TITLE
 from planner.footprint import Footprint
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tests.refused_models import BranchOnValues
 
 pytestmark = pytest.mark.thorough

@@ -32,7 +32,7 @@ from messenger.settings import Settings
 from planner.regime import hops
 from tests.exactness.cases import EVERY, models, specs
 from tests.exactness.cases import sample as random_graph
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tests.tracing.hetero_models import messy_data
 
 JOB = PipeJob("run", 0, "batch", "batch", 0)

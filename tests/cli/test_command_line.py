@@ -14,7 +14,7 @@ import pytest
 
 from lotan.cli import COMMANDS, _parser, explain, main
 from lotan.cli.models import make_model
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

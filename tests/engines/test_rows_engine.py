@@ -27,7 +27,7 @@ from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.faults import Fault, inject
 from tests.engines.models import MODELS, OUT, WIDTH, Model, gcn_forward, gcn_spec
 from tests.engines.physical import implied_shuffles
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark

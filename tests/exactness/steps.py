@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import pytest
 import torch
-from _pytest.mark import ParameterSet
 from torch import Tensor
 
 from lotan.engines.base import Engine, Outcome, Pass, run
@@ -43,11 +41,6 @@ def spread(names: Iterable[str], options: Iterable[T], each: int) -> list[tuple[
     """
     turn = cycle(options)
     return [(name, next(turn)) for name in names for _ in range(each)]
-
-
-def at_night(cases: Iterable[tuple[Any, ...]], unless: Container[tuple[Any, ...]]) -> list[ParameterSet]:
-    """Cases of which those that are not in `unless` are run by `make nightly` alone."""
-    return [pytest.param(*case, marks=() if case in unless else pytest.mark.nightly) for case in cases]
 
 
 def plan_of(name: str, drawn: Sample, options: Options) -> Planned:

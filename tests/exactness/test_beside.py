@@ -26,8 +26,8 @@ from planner.shares import Crew
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, Sample, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
-from tests.exactness.steps import at_night
 from tests.exactness.test_random_models import drawn_model, graph_of, specs_of
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

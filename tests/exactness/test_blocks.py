@@ -35,18 +35,9 @@ from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
-from tests.exactness.steps import (
-    IN_PLACE,
-    OPTIONS,
-    assert_equal,
-    assert_equals_truth,
-    at_night,
-    plan_of,
-    spread,
-    tensors,
-    train,
-)
+from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, tensors, train
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, specs_of
+from tests.night import at_night
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ import lotan
 from lotan.engines.choice import ENGINES
 from tests.exactness import edge_models
 from tests.exactness.edge_models import ATTRIBUTES, OUT, PAIRS, TYPES, WIDTH
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

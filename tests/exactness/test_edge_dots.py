@@ -11,8 +11,8 @@ from torch_geometric.utils import softmax
 
 import lotan
 from tests.exactness.edge_models import OUT, WIDTH
-from tests.exactness.steps import at_night
 from tests.exactness.test_edge_data import RATE, Sample, sample
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

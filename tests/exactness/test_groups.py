@@ -35,8 +35,8 @@ from tests.exactness.groups import (
     model_of,
     truth,
 )
-from tests.exactness.steps import at_night
 from tests.exactness.test_norms import assert_same_bits, state_of
+from tests.night import at_night
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -33,7 +33,7 @@ from tests.exactness.norms import (
     sample,
     truth,
 )
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

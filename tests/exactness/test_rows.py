@@ -27,9 +27,10 @@ from planner.steps.pipe import PipeStep
 from tests.exactness import steps
 from tests.exactness.cases import CASES, OUT, Sample, Trained, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
-from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, at_night, plan_of, tensors
+from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors
 from tests.exactness.test_pruning import KEPT, evaluated, of_all_splits
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, graph_of, specs_of
+from tests.night import at_night
 
 pytestmark = pytest.mark.spark
 
@@ -126,7 +127,8 @@ def test_the_pruned_spread_covers_all_plans():
     assert {options for _, options, _ in PRUNED} == set(PRUNING)
 
 
-@pytest.mark.parametrize(("name", "options", "partitions"), at_night(PRUNED, unless=[]))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "options", "partitions"), PRUNED)
 def test_few_training_vertices_whose_dependencies_alone_are_computed(name, options, partitions, spark, workers):
     drawn = few(name, partitions, [0, 9])
     ours, truth = models(name, seed=partitions)

@@ -14,11 +14,13 @@ import pytest
 
 from lotan.errors import GraphError
 from lotan.graph.graph import Graph
+from tests.night import also_in_spark
 
 pytestmark = pytest.mark.thorough
 
 
-READERS = ["pandas", "arrow", "parquet", pytest.param("spark", marks=pytest.mark.spark)]
+PLACES = ("pandas", "arrow", "parquet", "spark")
+READERS = [*PLACES[:-1], pytest.param("spark", marks=pytest.mark.spark)]
 NONE = None
 
 
@@ -139,18 +141,11 @@ IN_SPARK_BY_DAY = ("decimal(12,2)", "dictionary", "list of int64", "tensors", "c
 
 @pytest.mark.parametrize(
     ("case", "reader"),
-    [
-        pytest.param(
-            case,
-            reader,
-            marks=[pytest.mark.spark] * (reader == "spark")
-            + [pytest.mark.nightly] * (reader == "spark" and case.name not in IN_SPARK_BY_DAY),
-            id=f"{case.column}-{case.name}-{reader}".replace(" ", "_"),
-        )
-        for case in CASES
-        for reader in ("pandas", "arrow", "parquet", "spark")
-        if reader not in case.not_on
-    ],
+    also_in_spark(
+        ((case, reader) for case in CASES for reader in PLACES if reader not in case.not_on),
+        IN_SPARK_BY_DAY,
+        lambda case: f"{case.column}-{case.name}".replace(" ", "_"),
+    ),
 )
 def test_every_reader_makes_the_same_of_a_type(case, reader, request):
     arrays = graph_of(case, reader, request).arrays()

@@ -13,7 +13,7 @@ from torch_geometric.data import HeteroData
 import lotan
 from lotan.errors import GraphError, ModelError
 from lotan.results.run import Run
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tests.tracing.hetero_models import RELATIONS, WIDTHS, made, messy_data, with_attributes
 from tests.training.test_learned_rows_by_type import data_of, embedded
 

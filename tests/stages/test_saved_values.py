@@ -31,8 +31,8 @@ from planner.physical import Stage
 from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.cases import OUT
-from tests.exactness.steps import at_night
 from tests.exactness.test_random_models import graph_of, specs_of
+from tests.night import at_night
 from tests.stages.runs import backward, forward
 from tests.stages.test_flat import MODELS, SIZES, drawn, stages_of
 

@@ -16,7 +16,7 @@ from lotan.results.run import Run
 from lotan.tracing import trace
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.signature import wanted
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tools.pyg_layers import EDGES, EXAMPLES, FOREIGN, PAGE, TYPES, WIDTH, make
 
 with warnings.catch_warnings():

@@ -10,7 +10,7 @@ import torch
 import torch_geometric.nn as pyg
 
 import lotan
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

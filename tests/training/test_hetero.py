@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import lotan
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tests.tracing.hetero_models import (
     ATTRIBUTES,
     CLASSES,

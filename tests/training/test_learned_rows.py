@@ -23,7 +23,7 @@ from lotan.settings.optimizers import OPTIMIZERS
 from lotan.stages.randomness import Randomness
 from planner.cost import Pricing
 from planner.footprint import learned_bytes, local_bytes
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

@@ -15,7 +15,7 @@ from torch import Tensor
 import lotan
 from lotan.errors import GraphError
 from lotan.hosts.jar import JAR
-from tests.exactness.steps import at_night
+from tests.night import at_night
 from tests.training.test_trainer_rows import VERTICES, _fit, _tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -26,7 +26,7 @@ from lotan.stages.randomness import Randomness
 from lotan.training.checkpoint import CheckpointError
 from planner.regime import hops
 from tests.exactness.cases import EVERY, OUT, WIDTH, models, sample, specs
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 

@@ -26,8 +26,8 @@ from planner.spec import LossSpec
 from planner.steps.pipe import PipeStep
 from tests.exactness.cases import OUT, WIDTH
 from tests.exactness.random_models import Drawn
-from tests.exactness.steps import at_night
 from tests.exactness.test_random_models import graph_of
+from tests.night import at_night
 from tests.training.test_trainer import Data, _fit, _pair, assert_same_checkpoint
 
 pytestmark = pytest.mark.thorough

@@ -23,8 +23,8 @@ from messenger.keys import CurveKeys, allowed_keys, create_keys
 from messenger.settings import Settings
 from messenger.sockets import ZmqHub
 from messenger.table_loop import TableLoop
-from tests.exactness.steps import at_night
 from tests.links.graphs import graph as link_graph
+from tests.night import at_night
 from tests.training.test_learned_rows import Sage, drawn
 
 pytestmark = [pytest.mark.thorough, pytest.mark.processes]

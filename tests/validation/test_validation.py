@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from lotan.errors import GraphError
 from lotan.graph.graph import Graph
 from lotan.validation import check_graph
+from tests.night import also_in_spark
 
 NAN, INF = float("nan"), float("inf")
 FORMS = ["memory", pytest.param("spark", marks=pytest.mark.spark)]
@@ -196,17 +198,7 @@ IN_SPARK_BY_DAY = ("null id", "doubled id", "dangling edges", "NaN feature", "no
 
 @pytest.mark.parametrize(
     ("case", "form"),
-    [
-        pytest.param(
-            case,
-            form,
-            marks=[pytest.mark.spark] * (form == "spark")
-            + [pytest.mark.nightly] * (form == "spark" and case.name not in IN_SPARK_BY_DAY),
-            id=f"{case.name}-{form}".replace(" ", "-"),
-        )
-        for case in CASES
-        for form in ("memory", "spark")
-    ],
+    also_in_spark(product(CASES, ("memory", "spark")), IN_SPARK_BY_DAY, lambda case: case.name.replace(" ", "-")),
 )
 def test_bad_graphs_are_refused(case, form, request):
     with pytest.raises(GraphError) as caught:

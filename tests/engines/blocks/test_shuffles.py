@@ -22,7 +22,7 @@ from planner.spec import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.propagate import PropagateStep
-from tests.exactness.steps import at_night
+from tests.night import at_night
 
 pytestmark = pytest.mark.spark
 

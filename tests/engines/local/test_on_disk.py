@@ -39,8 +39,9 @@ from planner.shares import Crew
 from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.norms import model_of, sample
-from tests.exactness.steps import at_night, tensors, train
+from tests.exactness.steps import tensors, train
 from tests.exactness.test_random_models import drawn_model, graph_of, plan_of
+from tests.night import at_night
 
 pytestmark = pytest.mark.thorough
 
