@@ -10,8 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,31 +18,27 @@ from typing import Any
 import torch
 
 from lotan.arguments import A_GRAPH, require_kind
-from lotan.batch.links import LinkJob, divide_links, link_plan_data, link_plan_lines, shared_batches
-from lotan.batch.members import Member, MemberState, check_own, folder_of
-from lotan.batch.plan import divide, plan_batch, plan_mini_batch
+from lotan.batch.jobs import MemberJobs
+from lotan.batch.links import LinkJob, link_plan_data, link_plan_lines, shared_batches
+from lotan.batch.members import Member, MemberState, check_own
 from lotan.batch.report import batch_report, plan_data, plan_lines
 from lotan.batches.links import LinkBatches
 from lotan.batches.opening import open_batches
 from lotan.batches.schedule import TrainingBatches
-from lotan.borders import PlanError, spark_translated
+from lotan.borders import spark_translated
 from lotan.engines.base import Engine
 from lotan.engines.choice import settled_for
 from lotan.engines.local import LocalEngine
 from lotan.engines.opening import check_engine
-from lotan.errors import ConfigurationError, DivergedError, ModelError
+from lotan.errors import ConfigurationError, DivergedError
 from lotan.graph.graph import Graph
 from lotan.memory.watch import MemoryWatch
-from lotan.planning.job import Job
-from lotan.planning.links import prepare_links
-from lotan.planning.prepare import prepare
 from lotan.results.run import Run
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, given_config
 from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.settings.named_calls import words_of
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction
-from lotan.tracing.signature import takes_labels
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
@@ -53,7 +47,7 @@ from lotan.training.learner import Learner
 from lotan.training.link_passes import LinkPassesOfModels
 from lotan.training.loaded_engine import LoadedEngine
 from lotan.training.passes import BatchPasses, Passes
-from planner.batch import Batch, by_content
+from planner.batch import by_content
 from planner.footprint import Footprint
 from planner.physical import Plan
 
@@ -102,13 +96,10 @@ class ModelBatch:
         self.graph, self.config = graph, settled_for(given_config(options), graph)
         self.states: list[MemberState] = []
         self.batches: list[list[int]] = []  # member numbers, grouped by the batch in which they were trained last
-        self._members: list[Member] = []
-        self._jobs: dict[int, Job] = {}
-        self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
         # mini-batches, with the members that train on them
         self._sampled: tuple[tuple[int, ...], TrainingBatches] | None = None
-        self._told, self._most = on_epoch, max_models
-        self._opened = ExitStack()
+        self._told, self._opened = on_epoch, ExitStack()
+        self._jobs = MemberJobs(graph, self.config, max_models, self._opened)
         self._trackers = MemberTrackers()
         self._engine = LoadedEngine(self.config, self._opened)
         self._memory = MemoryWatch()
@@ -146,17 +137,17 @@ class ModelBatch:
             ConfigurationError: If an item is not a member, a setting is unusable, or a model shares weights with
                 another member's model.
         """
-        first = len(self._members)
+        first = len(self._jobs.members)
         for number, member in enumerate(members, first):
             require_kind("ModelBatch", "member", member, Member, "a lotan.Member(model, ...)")
             require_kind(
                 "Member", "model", member.model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)"
             )
-            self._check_task(self._config_of(number, member))
-            check_own(member, self._members)
-            self._members.append(member)
-            self.states.append(MemberState(number, member.name or f"model {number}"))
-        return list(range(first, len(self._members)))
+            self._check_task(self._jobs.config_of(number, member))
+            check_own(member, self._jobs.members)
+            self._jobs.members.append(member)
+            self.states.append(MemberState(number, self._jobs.name_of(number)))
+        return list(range(first, len(self._jobs.members)))
 
     def _check_task(self, config: TrainerConfig) -> None:
         """Refuse members that learn links beside others that learn labels, and batches that follow a model's validation."""
@@ -175,21 +166,11 @@ class ModelBatch:
                 "tables has the learned rows of one model so far, and models that train together have rows each: leave tables "
                 "out, or use a Trainer"
             )
-        others = {isinstance(self._config_of(n, one).task, LinkPrediction) for n, one in enumerate(self._members)}
+        others = {isinstance(self._jobs.config_of(n).task, LinkPrediction) for n in range(len(self._jobs.members))}
         if others - {isinstance(config.task, LinkPrediction)}:
             raise ConfigurationError(
                 "some members have the task LinkPrediction, and others learn labels; train them in two batches"
             )
-
-    def _config_of(self, number: int, member: Member) -> TrainerConfig:
-        folders: dict[str, Any] = {
-            name: folder_of(folder, number)
-            for name in ("checkpoint_dir", "log_dir")
-            if (folder := getattr(self.config, name)) is not None
-        }
-        own = {name: given for name in ("regime", "task") if (given := getattr(member, name)) is not None}
-        settings = {name: getattr(member, name) for name in MEMBER_SETTINGS}
-        return replace(self.config, **settings, **own, **folders).settled()
 
     def stop(self, number: int, reason: str) -> None:
         """Stop the training of a member.
@@ -225,9 +206,9 @@ class ModelBatch:
             return
         started = time.perf_counter()
         self._begin(chosen)
-        self.batches = self._divided(chosen)
+        self.batches = self._jobs.divided(chosen)
         needs = max(
-            (self._needs(batch) for batch in self.batches), key=lambda needs: (needs.heap, needs.in_memory or 0)
+            (self._jobs.needs(batch) for batch in self.batches), key=lambda needs: (needs.heap, needs.in_memory or 0)
         )
         for batch in self.batches:
             waiting = [number for number in batch if self._goes_on(number, upto)]
@@ -321,86 +302,23 @@ class ModelBatch:
     def _begin(self, chosen: Sequence[int]) -> None:
         """Trace, check and plan the chosen models if needed, and begin or resume their training."""
         check_engine(self.config, self.graph)
-        jobs = self._prepare(chosen)
+        jobs = self._jobs.prepare(chosen)
         for number, job in zip(chosen, jobs, strict=True):
-            state, member = self.states[number], self._members[number]
+            state = self.states[number]
             if state.learner is not None:
                 state.learner.go_on()
             else:
-                config = self._config_of(number, member)
+                config = self._jobs.config_of(number)
                 if config.checkpoint_dir is not None:
                     self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
-                state.learner = Learner(job.learned(member.model), job, config)
+                state.learner = Learner(job.learned(self._jobs.members[number].model), job, config)
                 self._trackers.begin(number, state.name, state.learner)
                 state.state = "training"
-
-    def _prepare(self, numbers: Sequence[int]) -> list[Job]:
-        """Return the jobs of members. Each job is made once."""
-        for number in numbers:
-            if number not in self._jobs:
-                self._jobs[number] = self._prepared(number)
-        return [self._jobs[number] for number in numbers]
-
-    def _prepared(self, number: int) -> Job:
-        """Make the job of a member, on the engine that was chosen for the first member."""
-        config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
-        if isinstance(config.task, LinkPrediction):
-            return self._prepared_links(number, config.task, config)
-        if others:
-            engine = others[0].engine.name
-            settings: dict[str, Any] = {"engine": engine, "partitions": others[0].partitions or config.partitions}
-            settings |= {"router": None, "keys": None} if engine == "local" else {}
-            config = replace(config, **settings)
-        graph = others[0].graph if others else self.graph
-        if others and takes_labels(self._members[number].model) != others[0].train.sees_labels:
-            raise ConfigurationError(
-                "some members take labels as input, which are one more feature, and others do not; train them in two batches"
-            )
-        count = min(len(self._members), self._most or len(self._members))
-        try:
-            job = prepare(self._members[number].model, graph, config, self._opened, models=count)
-        except (ModelError, PlanError) as error:
-            raise type(error)(f"{error} (in {self.states[number].name})") from error
-        return replace(job, engine=others[0].engine, partitions=others[0].partitions) if others else job
-
-    def _prepared_links(self, number: int, task: LinkPrediction, config: TrainerConfig) -> Job:
-        """Make the job of a member that learns links, which are read once for all members of the same fractions."""
-        if not isinstance(task.decoder, str):
-            task = replace(task, decoder=deepcopy(task.decoder))  # each member trains a decoder of its own
-        known = (self._link_job(other) for other in self._jobs)
-        of = task.shares, task.seed if task.shares else None
-        linked = next(
-            (one.job.linked for one in known if of == (one.task.shares, one.task.seed if one.task.shares else None)),
-            None,
-        )
-        try:
-            own = replace(config, task=task)
-            return prepare_links(self._members[number].model, self.graph, own, self._opened, linked=linked)
-        except (ModelError, PlanError) as error:
-            raise type(error)(f"{error} (in {self.states[number].name})") from error
-
-    def _link_job(self, number: int) -> LinkJob:
-        return LinkJob(self._jobs[number], self._config_of(number, self._members[number]))
-
-    def _link_jobs(self, numbers: Sequence[int]) -> list[LinkJob]:
-        """Return the jobs of members with their settings, or an empty list if they do not learn links."""
-        return [self._link_job(number) for number in numbers if self._jobs[number].linked is not None]
-
-    def _divided(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Divide members into batches that train together, by their regimes and by memory."""
-        if links := self._link_jobs(numbers):
-            return divide_links(links, numbers, self._most)
-        found: list[list[int]] = []
-        drawn = {n: (self._config_of(n, self._members[n]).regime, self._jobs[n].both) for n in numbers}
-        for draws in dict.fromkeys(drawn.values()):
-            alike = [number for number in numbers if drawn[number] == draws]
-            found += divide([self._jobs[number] for number in alike], alike, self.config, self._most)
-        return found
 
     def _passes(self, together: Sequence[int], needs: Footprint) -> Passes:
         """Return the passes of the members that train together, on an engine that is ready for their plan."""
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
-        if links := self._link_jobs(together):
+        if links := self._jobs.of_links(together):
             if not links[0].job.traits.in_process:
                 return self._passes_on_blocks(together, links[0], learners[0], needs)
             batches = self._mini_batches(together, lambda epochs: shared_batches(links, epochs))
@@ -413,7 +331,7 @@ class ModelBatch:
 
             assert batches is None or isinstance(batches, LinkBatches)
             return LinkPassesOfModels(ready, learners, [one.task for one in links], batches)
-        batch = self._planned(together)
+        batch = self._jobs.plan(together)
         engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
         return BatchPasses(
             engine, batch, learners, self._mini_batches(together, partial(self._drawn, engine, together))
@@ -432,8 +350,8 @@ class ModelBatch:
         return BlocksLinkMember(engine, learner, one.task, batches, plan)
 
     def _drawn(self, engine: Engine, together: Sequence[int], epochs: int) -> TrainingBatches:
-        first, config = self._jobs[together[0]], self._config_of(together[0], self._members[together[0]])
-        return open_batches(engine, first.graph, self._training_plan(together).plan, config, first.both, epochs)
+        first, config = self._jobs[together[0]], self._jobs.config_of(together[0])
+        return open_batches(engine, first.graph, self._jobs.training_plan(together).plan, config, first.both, epochs)
 
     def _mini_batches(
         self, together: Sequence[int], opened: Callable[[int], TrainingBatches]
@@ -444,7 +362,7 @@ class ModelBatch:
             return None
         if self._sampled is None or self._sampled[0] != members:
             self._close_sampled()
-            epochs = max(self._members[number].epochs for number in members)
+            epochs = max(self._jobs.members[number].epochs for number in members)
             self._sampled = members, opened(epochs)
         return self._sampled[1]
 
@@ -452,22 +370,6 @@ class ModelBatch:
         if self._sampled is not None:
             self._sampled[1].close()
             self._sampled = None
-
-    def _training_plan(self, together: Sequence[int]) -> Batch:
-        """Return the plan by which members train together: that of a mini-batch, or of a pass over the whole graph."""
-        jobs = [self._jobs[number] for number in together]
-        return self._planned(together) if jobs[0].batch is None else plan_mini_batch(jobs, self.config)
-
-    def _needs(self, together: Sequence[int]) -> Footprint:
-        if links := self._link_jobs(together):
-            return max((one.job.needs(one.config) for one in links), key=lambda needs: needs.peak)
-        return self._jobs[together[0]].needs(self.config, self._planned(together).plan)
-
-    def _planned(self, together: Sequence[int]) -> Batch:
-        members = tuple(together)
-        if members not in self._plans:
-            self._plans[members] = plan_batch([self._jobs[number] for number in members], self.config)
-        return self._plans[members]
 
     def _finish_tracked(self) -> None:
         for state in self.states:
@@ -502,21 +404,21 @@ class ModelBatch:
         Raises:
             ConfigurationError: If nothing has been trained yet.
         """
-        if not self._jobs:
+        if not self._jobs.made:
             raise ConfigurationError("there is nothing to report: train first")
         plans = [
             link_plan_data(links, batch)
-            if (links := self._link_jobs(batch))
-            else plan_data(self._training_plan(batch), batch, self._jobs[batch[0]])
+            if (links := self._jobs.of_links(batch))
+            else plan_data(self._jobs.training_plan(batch), batch, self._jobs[batch[0]])
             for batch in self.batches
         ]
         members = [self._described(state) for state in self.states]
-        job = next(iter(self._jobs.values()))
+        job = self._jobs.made[0]
         moved = self._engine.bytes_moved()
         return batch_report(job, plans, members, self.setup_seconds, self._memory.peak, moved)
 
     def _described(self, state: MemberState) -> dict[str, Any]:
-        member = self._members[state.number]
+        member = self._jobs.members[state.number]
         return {
             "number": state.number,
             "name": state.name,
@@ -539,11 +441,11 @@ class ModelBatch:
             GraphError, ModelError, PlanError: If a model cannot be trained on the graph.
         """
         numbers = [state.number for state in self.states]
-        self._prepare(numbers)
+        self._jobs.prepare(numbers)
         lines = [
             link_plan_lines(links, batch)
-            if (links := self._link_jobs(batch))
-            else plan_lines(self._training_plan(batch), batch, self._jobs[batch[0]])
-            for batch in self._divided(numbers)
+            if (links := self._jobs.of_links(batch))
+            else plan_lines(self._jobs.training_plan(batch), batch, self._jobs[batch[0]])
+            for batch in self._jobs.divided(numbers)
         ]
         return "\n".join(line for of_batch in lines for line in [*of_batch, ""])

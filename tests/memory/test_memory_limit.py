@@ -268,7 +268,7 @@ def test_what_fits_in_more_partitions_alone_is_trained_in_them(
     with lotan.ModelBatch(trainer.graph, [lotan.Member(trainer.model), lotan.Member(on_blocks().model)],
                           engine="blocks", workers=1, master="local[2]", memory_limit="32g") as batch:  # fmt: skip
         batch.explain()
-        assert [job.needs(batch.config).partitions for job in batch._jobs.values()] == [8, 8]
+        assert [job.needs(batch.config).partitions for job in batch._jobs.made] == [8, 8]
     found, same = trainer.fit(), asked.fit()
     assert all(torch.equal(value, same.model.weights[name]) for name, value in found.model.weights.items())
     with pytest.raises(ConfigurationError, match="needs at least"):
