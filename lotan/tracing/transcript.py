@@ -30,17 +30,14 @@ from lotan.tracing.forms import (
     lookup_index,
     part_form,
 )
+from lotan.tracing.inputs import InputsWriter
 from lotan.tracing.learned import OTHER_LOOKUP, PADDED
-from lotan.tracing.moved_rows import MovedRowsWriter
 from lotan.tracing.pyg.drawing import BOTH_WAYS, draws_both_ways, draws_for_other_edges
 from lotan.tracing.recording import Recording
 from lotan.tracing.refusals import (
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
-    FOREIGN_TENSOR,
-    NO_FEATURES,
     ON_EDGES,
-    READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
     VERTEX_NUMBERS,
@@ -49,7 +46,7 @@ from lotan.tracing.refusals import (
 )
 from lotan.tracing.statistics import EXPAND
 from lotan.tracing.writing import Moved, Unusable, describe, leaves_of
-from planner.spec import LEARNED_ROWS, Argument, Bound, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
+from planner.spec import Bound, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
 
 _OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
 """Operators that draw random numbers of a size, and those that draw them in the shape of another value."""
@@ -72,7 +69,7 @@ class _VertexNumbers(Unusable):
     """The numbers 0, 1, ... of all vertices, by which learned rows may be looked up."""
 
 
-class Transcript(MovedRowsWriter):
+class Transcript(InputsWriter):
     """Writes a Spec, node by node.
 
     Args:
@@ -82,17 +79,11 @@ class Transcript(MovedRowsWriter):
     """
 
     def __init__(self, width: int, parameters: tuple[ParameterSpec, ...], recording: Recording) -> None:
-        super().__init__(parameters, recording)
-        self._width = width
-        self._module = recording.module
-        self._inputs = list(recording.inputs)
+        super().__init__(width, parameters, recording)
         self._shared: set[Node] = set()  # nodes whose memory another node shares
         self._bounds: list[Bound] = []
-        self._learned: set[str] = set()  # rows of parameters that have one for each vertex
         self._tracked = recording.tracked
         self._types_told_apart = recording.types
-        self._number_of_groups = recording.groups
-        self._sees_labels = recording.label_rate is not None
         self._further = recording.further
 
     def spec(self) -> Spec:
@@ -113,77 +104,6 @@ class Transcript(MovedRowsWriter):
         return self._finish(output)
 
     # Nodes
-
-    def _placeholder(self, node: Node) -> None:
-        name = self._inputs.pop(0)
-        if name is None:
-            self._values[node] = Unusable(READS_EDGE_INDEX)
-        elif name == "features":
-            self._values[node] = self._own_features(node)
-        elif name.startswith("learned:"):
-            self._values[node] = self._learned_rows(node, name.removeprefix("learned:"))
-        elif name.startswith("features:"):
-            self._values[node] = self._features_of(node, int(name.removeprefix("features:")))
-        else:
-            self._values[node] = Ref(name)
-
-    def _learned_rows(self, node: Node, name: str) -> Ref:
-        kind, number = (
-            ValueType("vertex", self._parameters[name].shape[1:]),
-            self._symbols.number_of(node.meta["val"].shape[0]),
-        )
-        given = (Ref(name),) if self._vertex_types is None else (Ref(name), number)
-        rows = self._call(node, LEARNED_ROWS, given, kind=kind, name=f"{name}.rows")
-        self._calls[-1] = replace(self._calls[-1], layer=name.rpartition(".")[0])
-        self._learned.add(rows.name)
-        return rows
-
-    def _own_features(self, node: Node) -> Ref | Unusable:
-        """Return the features that the model sees, which are all but the number of the group or the label."""
-        width = self._width - (self._number_of_groups is not None or self._sees_labels)
-        features = self._features(node, self._width)
-        if width == self._width or isinstance(features, Unusable):
-            return features
-        if not width:
-            return Unusable(NO_FEATURES)
-        return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
-
-    def _features(self, node: Node, width: int) -> Ref | Unusable:
-        if "features" in self._types:
-            return Ref("features")
-        if not width:
-            return Unusable(NO_FEATURES)
-        kind = ValueType("vertex", (width,))
-        return self._call(node, "lotan.vertex_input", ("features",), kind=kind, name="features")
-
-    def _features_of(self, node: Node, number: int) -> Argument | Unusable:
-        """Return the features of a type of vertices: the first columns of the features of all."""
-        assert self._vertex_types is not None
-        width = self._vertex_types.widths[number]
-        if not width:
-            return Unusable(FOREIGN_TENSOR)
-        features = self._features(node, self._vertex_types.width)
-        if isinstance(features, Unusable):
-            return features
-        return self._call(node, "aten.slice.Tensor", (features, 1, 0, width), kind=ValueType("vertex", (width,)))
-
-    def _groups(self, node: Node) -> Ref:
-        """Return the numbers of the vertices' groups, the last of their features."""
-        found = self._last_feature(node)
-        return self._call(node, "aten.to.dtype", (found, "torch.int64"), kind=ValueType("vertex", (), "int64"))
-
-    def _last_feature(self, node: Node) -> Ref:
-        features = self._features(node, self._width)
-        assert isinstance(features, Ref)  # there is one at least
-        return self._call(node, "aten.select.int", (features, 1, self._width - 1), kind=ValueType("vertex", ()))
-
-    def _constant(self, node: Node) -> None:
-        """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
-        value = getattr(self._module, str(node.target))
-        self._values[node] = Unusable(FOREIGN_TENSOR)
-        if value.dim() == 0 and value.dtype == torch.float32:
-            kind = ValueType("none", ())
-            self._values[node] = self._call(node, "aten.scalar_tensor.default", (float(value),), kind=kind)
 
     def _function(self, node: Node) -> None:
         value, op = node.meta.get("val"), str(node.target)
