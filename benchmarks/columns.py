@@ -26,9 +26,9 @@ from planner.choices.memory_use import MemoryUse, Uses
 from planner.cost import Pricing
 from planner.holding import pass_uses
 from planner.layout import Layout
+from planner.loss import LossSpec
 from planner.physical import Plan
 from planner.shares import Crew
-from planner.spec import LossSpec
 from planner.statistics import Statistics
 from planner.steps.propagate import PropagateStep
 

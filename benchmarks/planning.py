@@ -34,7 +34,7 @@ from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.explain import explain
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from planner.statistics import Statistics
 
 RESULTS = Path(__file__).parent / "results" / "planning.md"

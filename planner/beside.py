@@ -13,9 +13,10 @@ from itertools import takewhile
 from typing import Any
 
 from planner.kernels import ACTIVATIONS, VIEWS, is_product
+from planner.loss import TARGETS
 from planner.physical import Column, Plan, Stage, StageInput, StageOutput
 from planner.renaming import rename_stage
-from planner.spec import DRAWS, TARGETS, Ref, operator_name
+from planner.spec import DRAWS, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep

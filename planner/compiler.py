@@ -16,6 +16,7 @@ from planner.draft import Draft, Model
 from planner.errors import PlanError
 from planner.footprint import footprint
 from planner.history import Hook, Rewritten
+from planner.loss import LossSpec
 from planner.nodes import Node
 from planner.optimizer import optimize
 from planner.options import Options
@@ -32,7 +33,7 @@ from planner.phases import (
 from planner.physical import Plan
 from planner.rule import ChoiceRule, DraftRule, NodeRule, Phase, Rule
 from planner.rules import RULES, enabled
-from planner.spec import LossSpec, Spec
+from planner.spec import Spec
 from planner.statistics import Statistics
 from planner.steps.step import Step
 from planner.validate import validate

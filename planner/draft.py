@@ -10,11 +10,12 @@ from functools import cached_property
 from planner.cost import PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch
 from planner.history import Declined, Firing, Rewritten
+from planner.loss import LossSpec
 from planner.lower import Cut, Forward
 from planner.nodes import Node, StaticColumn
 from planner.options import Options
 from planner.physical import Plan
-from planner.spec import LossSpec, Spec
+from planner.spec import Spec
 from planner.statistics import Statistics
 from planner.steps.step import Step
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from planner.edge_columns import EDGE_COLUMN
 from planner.graph_steps import graph_step
+from planner.loss import TARGETS, LossSpec
 from planner.neighbours import OnNeighbours
 from planner.nodes import (
     Aggregate,
@@ -33,18 +34,7 @@ from planner.nodes import (
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.schedule import in_turn
-from planner.spec import (
-    CHUNK_MAX,
-    CHUNK_SUM,
-    TARGETS,
-    Argument,
-    Call,
-    EdgeSet,
-    LossSpec,
-    ParameterSpec,
-    Ref,
-    operator_name,
-)
+from planner.spec import CHUNK_MAX, CHUNK_SUM, Argument, Call, EdgeSet, ParameterSpec, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from planner.steps.score import GIVEN, ScoreStep

@@ -9,11 +9,11 @@ from planner.collects import insert_collects
 from planner.differentiate import differentiate, marked
 from planner.draft import EVALUATE, PREPARE, TRAIN, Draft, Model
 from planner.errors import PlanError
+from planner.loss import LossSpec
 from planner.lower import OUTPUT, Forward, cut, cut_columns, lower, lower_columns, static_columns
 from planner.nodes import Dropout, Node, transform
 from planner.options import Options
 from planner.physical import Column, Plan
-from planner.spec import LossSpec
 from planner.statistics import Statistics
 from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.learned_rows import LearnedRowsGradientStep

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
 from planner.edge_columns import columns_read
-from planner.spec import CHUNK_MAX, DRAWS, OF_CHUNKS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
+from planner.loss import LossSpec
+from planner.spec import CHUNK_MAX, DRAWS, OF_CHUNKS, Call, EdgeSet, ParameterSpec, Targets
 
 if TYPE_CHECKING:
     from planner.steps.step import Step  # a step has columns, so it imports this module

@@ -18,7 +18,8 @@ from lotan.graph.sorted_edges import sort_ends
 from lotan.memory.mapped import MappedMemory, parts
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
-from planner.spec import SPLITS, Task
+from planner.loss import Task
+from planner.spec import SPLITS
 from planner.statistics import Profile, Statistics
 
 AnyType = TypeVar("AnyType", bound=np.generic)

@@ -11,7 +11,8 @@ from typing import Any, TypeGuard
 from lotan.arguments import unknown
 from lotan.errors import GraphError
 from lotan.graph.splits import by_split
-from planner.spec import SPLITS, Task
+from planner.loss import Task
+from planner.spec import SPLITS
 
 OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type": "edge_type"}
 """The arguments for columns of edges that a graph in files may have, each with the column's name there."""

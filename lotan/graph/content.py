@@ -21,7 +21,7 @@ from lotan.graph.sources import Source
 from lotan.graph.table_kinds import is_connect
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
-from planner.spec import Task
+from planner.loss import Task
 from planner.vertex_types import VertexTypes
 
 if TYPE_CHECKING:

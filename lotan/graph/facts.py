@@ -21,7 +21,7 @@ from lotan.graph.labels import (
     weights_of,
     with_vertex_weights,
 )
-from planner.spec import LossForm, LossSpec, Task
+from planner.loss import LossForm, LossSpec, Task
 from planner.statistics import Profile, Statistics
 
 

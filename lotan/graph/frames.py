@@ -34,7 +34,8 @@ from lotan.graph.spark_tables import require_room
 from lotan.graph.splits import NOTHING, SPELLINGS
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
-from planner.spec import SPLITS, Task
+from planner.loss import Task
+from planner.spec import SPLITS
 from planner.statistics import Profile, Statistics
 
 Tables = tuple[DataFrame, DataFrame]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lotan.errors import GraphError
 from lotan.graph.faults import example_row, fault, wrong_label_type
-from planner.spec import Task
+from planner.loss import Task
 
 Array = npt.NDArray[Any]
 

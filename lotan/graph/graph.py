@@ -26,7 +26,7 @@ from lotan.graph.given_types import GivenTypes
 from lotan.graph.groups import no_groups_here
 from lotan.graph.places import is_uri
 from lotan.graph.sources import Source
-from planner.spec import Task
+from planner.loss import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,8 @@ import numpy as np
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.arrays import GraphArrays
 from lotan.settings.class_weights import by_class
-from planner.spec import SPLITS, LossForm, LossSpec, Task
+from planner.loss import LossForm, LossSpec, Task
+from planner.spec import SPLITS
 
 ClassWeights = Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"]
 """Class weights as users give them, see `weights_of`."""

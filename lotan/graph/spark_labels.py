@@ -13,7 +13,7 @@ from lotan.graph.faults import example_row, wrong_label_type
 from lotan.graph.given_labels import MOST_TEXTS, no_classes, too_many_texts
 from lotan.graph.kinds import Kind, accepts, kind_of_spark
 from lotan.graph.spark_names import named
-from planner.spec import Task
+from planner.loss import Task
 
 
 def settled(vertices: DataFrame, names: ColumnNames, task: Task | None) -> ColumnNames:

@@ -22,7 +22,7 @@ from lotan.graph.sources import Source
 from lotan.graph.spark_names import named
 from lotan.graph.table_kinds import is_spark
 from lotan.graph.typed_tables import FEATURES, has_features, naming, with_attributes
-from planner.spec import Task
+from planner.loss import Task
 from planner.vertex_types import Relation, VertexTypes
 
 _FLOATS = "array<float>"

@@ -20,7 +20,7 @@ from lotan.graph.given_labels import GivenLabels, are_classes
 from lotan.graph.given_tables import arrow_table, names_of_columns
 from lotan.graph.given_types import GivenTypes, check_types, said, sql_type, task_of, types_with
 from lotan.graph.sources import Source
-from planner.spec import Task
+from planner.loss import Task
 from planner.vertex_types import Relation, VertexTypes
 
 FEATURES = "features"

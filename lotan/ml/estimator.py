@@ -27,7 +27,7 @@ from lotan.results.trained_model import TrainedModel
 from lotan.tracing import takes_tensors, trace
 from lotan.training.learner import weights_of
 from lotan.training.trainer import Trainer
-from planner.spec import Task
+from planner.loss import Task
 
 log = logging.getLogger(__name__)
 

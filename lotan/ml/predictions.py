@@ -14,7 +14,7 @@ from lotan.graph.graph import Graph
 from lotan.results.predictions import from_logits
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig
-from planner.spec import Task
+from planner.loss import Task
 
 
 def predicted(model: TrainedModel, graph: Graph, config: TrainerConfig, spark: SparkSession) -> DataFrame:

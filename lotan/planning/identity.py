@@ -10,7 +10,8 @@ from lotan.links.pairs import SCORES
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
-from planner.spec import LossForm, Spec
+from planner.loss import LossForm
+from planner.spec import Spec
 
 
 def identity(job: Job, config: TrainerConfig) -> dict[str, str]:

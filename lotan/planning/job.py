@@ -23,9 +23,10 @@ from planner import Planned
 from planner.cost import PassCost
 from planner.estimate import row_bytes
 from planner.footprint import Footprint, without_rows
+from planner.loss import LossSpec
 from planner.physical import Plan
 from planner.shares import DRIVER_BYTES
-from planner.spec import SPLITS, LossSpec, Spec
+from planner.spec import SPLITS, Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 

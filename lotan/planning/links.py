@@ -34,9 +34,9 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.validation import check_graph
+from planner.loss import LossSpec
 from planner.neighbours import most_in_edges
 from planner.regime import Sampling
-from planner.spec import LossSpec
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")

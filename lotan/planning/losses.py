@@ -15,7 +15,7 @@ from lotan.settings.losses import LossSetting, form_of_name, loss_words, named_l
 from lotan.settings.metric_names import further_metrics
 from lotan.tracing.loss import LossFunction, trace_loss
 from lotan.tracing.outputs import Further
-from planner.spec import LossForm, LossSpec, Task
+from planner.loss import LossForm, LossSpec, Task
 
 
 def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig, further: Further = ()) -> LossSpec:

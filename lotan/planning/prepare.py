@@ -55,9 +55,10 @@ from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
 from planner.footprint import Footprint
 from planner.holding import Budget
+from planner.loss import LossSpec
 from planner.neighbours import most_in_edges
 from planner.regime import Sampling
-from planner.spec import LossSpec, Spec
+from planner.spec import Spec
 from planner.statistics import Statistics
 
 Found = TypeVar("Found")

@@ -37,13 +37,13 @@ from planner.chunks import PART_BYTES
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps, sums_from_files
+from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
 from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, EDGES_READ, Sizes, divide
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
 from planner.shares import DRIVER_BYTES
-from planner.spec import LossSpec
 from planner.statistics import Profile, Statistics
 
 VERTEX_BYTES = 64

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lotan.files import expanded, write_atomically
 from lotan.graph.places import is_uri
 from lotan.graph.table_kinds import is_pandas
-from planner.spec import Task
+from planner.loss import Task
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,8 @@ from lotan.results.predictions import from_scores, hold
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import make_config
 from lotan.tracing import trace
-from planner.spec import SPLITS, LossSpec
+from planner.loss import LossSpec
+from planner.spec import SPLITS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,19 +29,17 @@ from lotan.graph.seen_labels import with_seen_labels
 from lotan.graph.table_kinds import is_spark
 from lotan.links.examples import known_links, links_for_prediction
 from lotan.planning.learned import Unseen, by_id, check_learned_rows, check_unseen, ids_by_type
-from lotan.planning.models import edge_demands, takes_roots
 from lotan.planning.prepare import foreseen, plan_for
+from lotan.results.graph_fit import check_read, differences
 from lotan.results.links import TrainedDecoder, ranked, read_pairs, rows_in_order, scored
 from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.settings.tasks import LinkPrediction
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
-from lotan.validation import check_graph
-from planner.neighbours import most_in_edges
+from planner.loss import LossSpec
 from planner.rules import REPAID_BY_EPOCHS
-from planner.spec import LossSpec, Spec
+from planner.spec import Spec
 from planner.steps.pipe import PipeStep
-from planner.vertex_types import VertexTypes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,11 +277,11 @@ class TrainedModel:
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
             graph = self._with_seen_labels(graph)
-            self._check(graph)
+            check_read(self.spec, self.features, graph)
             weights = self._weights_for(graph, unseen)
             loss = replace(self.loss, vertex_weights=False)  # predictions read no weights, which the graph may lack
             choice, planned, needs = plan_for(self.spec, self.spec, loss, graph, config)
-            for warning in (*idle_settings(choice.name, config, graph), *self._differences(graph)):
+            for warning in (*idle_settings(choice.name, config, graph), *differences(self.spec, self.edges, graph)):
                 log.warning("%s", warning)
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))
             engine.load(graph, planned.plan)
@@ -312,43 +310,6 @@ class TrainedModel:
         if graph.labels.classes != self.classes:
             raise GraphError("the model takes labels as input, and the classes of this graph are not those of training")
         return with_seen_labels(graph)
-
-    def _check(self, graph: Graph) -> None:
-        """Check that the model can read a graph."""
-        if graph.vertex_types != self.spec.vertex_types:
-            raise GraphError(_other_types(self.spec.vertex_types, graph.vertex_types))
-        known, groups = self.spec.groups, graph.groups
-        if (known is None) != (groups is None) or (known or 0) < (groups or 0):  # no group reads the rows of another
-            raise GraphError(_other_groups(known, groups))
-        self._check_order(graph.feature_columns)
-        reads, types = edge_demands(self.spec)
-        bounds, most = self.spec.bounds, most_in_edges(self.spec)
-        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types, bounds, most)
-
-    def _check_order(self, given: tuple[str, ...]) -> None:
-        """Check that the columns of features are not those of training in another order."""
-        if given == self.features or sorted(given) != sorted(self.features):
-            return
-        ours, theirs = next((ours, theirs) for ours, theirs in zip(given, self.features, strict=True) if ours != theirs)
-        raise GraphError(
-            f"vertices.features: the columns are those of training in another order: {ours} is where {theirs} was. Make the "
-            "graph with the features in that order, such as Graph(..., features=list(model.features)), where model is the "
-            "trained one."
-        )
-
-    def _differences(self, graph: Graph) -> list[str]:
-        """Return in which respects the edges of a graph differ from those of training, as warnings."""
-        found = []
-        now = edges_of(graph) if self.edges else {}
-        if reads_weights(self.spec) and now.get("weighted") != self.edges.get("weighted"):
-            here, there = ("has", "none") if now["weighted"] else ("has no", "some")
-            found.append(f"the graph {here} weights of edges, and the graph of training had {there}")
-        if self.edges.get("undirected") and not now["undirected"]:
-            found.append(
-                "the model was trained with undirected=True, and this graph is read without: give it as well, unless the "
-                "reverses are among the edges"
-            )
-        return found
 
     def explain_vertex(self, graph: Graph, vertex: int | str, **options: Any) -> VertexExplanation:
         """Explain an output of a vertex by the influence of its neighbourhood's vertices, edges and features.
@@ -387,7 +348,7 @@ class TrainedModel:
         from lotan.results.vertex_explanation import explain_vertex
 
         graph = self._with_seen_labels(graph)
-        self._check(graph)
+        check_read(self.spec, self.features, graph)
         weights = self._weights_for(graph)  # reads the graph only if there are learned rows
         return explain_vertex(self.spec, self.loss, weights, graph, vertex, **options)
 
@@ -430,50 +391,6 @@ def _require_room(directory: Path, overwrite: bool) -> None:
         raise ModelError(
             f"{directory} has a saved model already; name another place, or pass overwrite=True to replace it"
         )
-
-
-def _other_groups(trained: int | None, given: int | None) -> str:
-    """Return the error for a graph that has groups where that of training had none, the other way round, or more of them."""
-    if trained is None:
-        return "The model was trained on a graph without groups, and this one has a column batch; make the graph without it."
-    if given is None:
-        return f"The graph of training had {trained:,} groups of vertices, and this one has no column batch; name it."
-    return (
-        f"The graph of training had {trained:,} groups of vertices, and this one has {given:,}; predict parts of at most "
-        f"{trained:,} groups, each with groups numbered from 0."
-    )
-
-
-def _other_types(trained: VertexTypes | None, given: VertexTypes | None) -> str:
-    """Return the error for a graph whose types of vertices are not those of training."""
-    if trained is None or given is None:
-        several, one = ("training", "this one") if given is None else ("this one", "training")
-        kinds = f"The graph of {several} has several types of vertices, and that of {one} has one"
-        return f"{kinds}; give the model a graph of its kind."
-    for what, before, now in (
-        ("types of vertices", trained.names, given.names),
-        ("numbers of features", trained.widths, given.widths),
-        ("relations", [" -> ".join(one) for one in trained.relations], [" -> ".join(one) for one in given.relations]),
-        ("type that is predicted", trained.task, given.task),
-        ("numbers of attributes of edges", trained.edge_widths, given.edge_widths),
-    ):
-        if before != now:
-            return f"The graph differs from that of training in its {what}: {_said(now)} in place of {_said(before)}."
-    return "The graph differs from that of training."
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else ", ".join(map(str, value))
-
-
-def edges_of(graph: Graph) -> dict[str, bool]:
-    """Return whether a graph's edges have weights, and whether missing reverses were added to them."""
-    return {"weighted": graph.statistics.weighted, "undirected": graph.undirected}
-
-
-def reads_weights(spec: Spec) -> bool:
-    """Return True if a model's output depends on the weights of edges."""
-    return takes_roots(spec) or any(call.op == "lotan.edge_weight" for call in spec.calls)
 
 
 def load(directory: str | Path) -> TrainedModel:

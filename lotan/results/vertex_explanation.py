@@ -22,7 +22,8 @@ from lotan.planning.learned import by_id, ids_by_type
 from lotan.results.explanation_picture import picture
 from lotan.results.neighbourhood import Neighbourhood, hops_of, neighbourhood
 from lotan.tracing.running import run_calls
-from planner.spec import REDUCING, LossSpec, Spec
+from planner.loss import LossSpec
+from planner.spec import REDUCING, Spec
 
 if TYPE_CHECKING:
     import pandas as pd

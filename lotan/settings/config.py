@@ -26,7 +26,7 @@ from lotan.settings.row_tables import Asynchrony, check_row_tables
 from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
 from lotan.settings.storage import check_storage
 from lotan.settings.tasks import LinkPrediction, as_link_task
-from planner.spec import Task
+from planner.loss import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)

@@ -20,7 +20,7 @@ from torch.nn import functional
 from lotan.arguments import LARGEST, described, nearest, require_flag, require_number
 from lotan.errors import ConfigurationError
 from lotan.settings.named_calls import NamedCall, read_call, words_of
-from planner.spec import LossForm, Task
+from planner.loss import LossForm, Task
 
 Kind = Literal["number", "share", "flag", "weights"]
 """The kind of an argument: a number of at least 0, one from 0 to 1, True or False, or one number or one for each output."""

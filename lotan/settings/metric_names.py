@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from lotan.arguments import described
 from lotan.errors import ConfigurationError
-from planner.spec import Task
+from planner.loss import Task
 
 METRICS: Mapping[Task, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lotan.arguments import described, require_count, require_flag, require_number, wrong
 from lotan.errors import ConfigurationError
-from planner.spec import Task
+from planner.loss import Task
 
 if TYPE_CHECKING:
     import torch

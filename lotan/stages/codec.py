@@ -16,22 +16,9 @@ from lotan.stages.losses import validate_loss
 from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
 from planner.edge_sets import BASES, is_edge_set
+from planner.loss import LossForm, LossSpec, Task
 from planner.physical import Counts, Overflow, Part, SourceGradients, Stage, StageInput, StageOutput
-from planner.spec import (
-    Argument,
-    Bound,
-    Call,
-    EdgeSet,
-    LossForm,
-    LossSpec,
-    ParameterSpec,
-    Ref,
-    RowCount,
-    Rows,
-    Spec,
-    Task,
-    ValueType,
-)
+from planner.spec import Argument, Bound, Call, EdgeSet, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
 from planner.vertex_types import Relation, VertexTypes
 
 Plain = dict[str, Any]

@@ -20,7 +20,8 @@ from lotan.settings.losses import LOSSES
 from lotan.stages.chunk import Chunk
 from lotan.stages.operators import Frame, compile_call
 from lotan.stages.randomness import Randomness
-from planner.spec import Call, LossForm, LossSpec
+from planner.loss import LossForm, LossSpec
+from planner.spec import Call
 
 Terms = Callable[..., Tensor]
 """A function of the output, the label and the weight of each row, of each output or None, and then of its arguments."""

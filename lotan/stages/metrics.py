@@ -23,8 +23,9 @@ from torch.nn import functional
 from lotan.settings.metric_names import FURTHER, METRICS, RANKED
 from lotan.stages import ranking
 from lotan.stages.losses import loss_terms, terms_gradient
+from planner.loss import LossSpec
 from planner.physical import Counts
-from planner.spec import SPLITS, LossSpec
+from planner.spec import SPLITS
 
 Sums = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from lotan.stages.chunk import Chunk, Places, SavedTogether
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
+from planner.loss import TARGETS
 from planner.physical import StageInput, StageOutput
-from planner.spec import TARGETS
 
 
 class Pieces:

@@ -16,8 +16,9 @@ from lotan.stages.metrics import loss_gradient, statistics
 from lotan.stages.randomness import random_rows
 from lotan.stages.saved_values import Memory
 from lotan.stages.stage_run import StageResult, StageRun
+from planner.loss import LossSpec
 from planner.physical import SourceGradients, Stage
-from planner.spec import SHOWN_KEY, SPLITS, LossSpec
+from planner.spec import SHOWN_KEY, SPLITS
 
 
 class StageProgram:

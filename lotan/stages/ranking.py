@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 
 Sums = NDArray[np.float64]
 

@@ -22,7 +22,8 @@ from lotan.tracing.reductions import Reduction
 from lotan.tracing.refusals import FOREIGN_TENSOR, refusal
 from lotan.tracing.transcript import Transcript, needed_calls
 from lotan.tracing.writing import describe
-from planner.spec import LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
+from planner.loss import LossForm, LossSpec, Task
+from planner.spec import ParameterSpec, Ref, Spec, ValueType
 
 LossFunction = Callable[..., Tensor]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lotan.errors import ConfigurationError
 from lotan.settings.metric_names import LOWER_IS_BETTER, main_metric
-from planner.spec import Task
+from planner.loss import Task
 
 FLAT = 3
 """The evaluations in a row that do not better the best one at an elbow."""

@@ -14,10 +14,11 @@ from lotan.links.decoders import Decoder, OwnDecoder
 from lotan.planning.cost_cache import PastRun, remember_run
 from lotan.planning.job import Job
 from lotan.planning.learned import ids_by_type
+from lotan.results.graph_fit import edges_of
 from lotan.results.links import TrainedDecoder
 from lotan.results.report import WARM_UP, epoch_seconds, make_report
 from lotan.results.run import Run
-from lotan.results.trained_model import TrainedModel, edges_of
+from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction
 from lotan.training.learner import Learner

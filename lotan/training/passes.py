@@ -13,8 +13,9 @@ from lotan.settings.regimes import MiniBatch
 from lotan.training.early_stopping import elbow
 from lotan.training.learner import Learner
 from planner.batch import Batch
+from planner.loss import LossSpec
 from planner.physical import Plan
-from planner.spec import SPLITS, LossSpec
+from planner.spec import SPLITS
 from planner.steps.step import Step
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from lotan.graph.graph import Graph
 from lotan.validation.arrays import check_arrays
 from lotan.validation.demands import Demands, GraphReport
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
-from planner.spec import Bound, Task
+from planner.loss import Task
+from planner.spec import Bound
 
 __all__ = ["Demands", "GraphReport", "check_graph"]
 

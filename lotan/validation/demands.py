@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
-from planner.spec import Bound, Task
+from planner.loss import Task
+from planner.spec import Bound
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ from messenger.fields import ALIGNMENT
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
 from messenger.room import Room
 from planner.chunks import SAVED_BYTES
+from planner.loss import TARGETS
 from planner.physical import Mode
-from planner.spec import TARGETS, EdgeSet
+from planner.spec import EdgeSet
 
 Tensors = dict[str, np.ndarray]
 

@@ -20,7 +20,7 @@ from lotan.planning.prepare import plan_for
 from lotan.tracing import trace_modes
 from planner.cost import Rates
 from planner.explain import explain
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from planner.statistics import Statistics
 
 

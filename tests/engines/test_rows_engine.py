@@ -22,7 +22,7 @@ from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.faults import Fault, inject
 from tests.engines.models import MODELS, OUT, WIDTH, Model, gcn_forward, gcn_spec

@@ -12,7 +12,7 @@ from torch import Tensor
 from lotan.engines.base import Engine, Outcome, Pass, run
 from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from tests.exactness.cases import OUT, RATE, STEPS, Sample, Trained, specs, train_truth
 from tests.planner.specs import IN_PLACE
 

@@ -21,9 +21,9 @@ from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
 from planner.cost import Pricing
 from planner.layout import Layout
+from planner.loss import LossSpec
 from planner.physical import Plan
 from planner.shares import Crew
-from planner.spec import LossSpec
 from tests.exactness.cases import OUT, Sample, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.test_random_models import drawn_model, graph_of, specs_of

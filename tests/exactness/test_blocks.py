@@ -27,7 +27,7 @@ from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace_modes
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.edge_dropout import EdgeDropoutStep
 from planner.steps.edge_step import EdgeStep

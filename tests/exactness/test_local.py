@@ -14,7 +14,7 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from planner import Options, compile_plan
 from planner.cost import Pricing
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from planner.steps.collect import CollectStep
 from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, Sample, Trained, models, sample
 from tests.exactness.dropping import DROPPING, dropping

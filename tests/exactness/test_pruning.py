@@ -17,7 +17,7 @@ from lotan.engines.local import LocalEngine
 from lotan.graph.graph import Graph
 from planner import Options, compile_plan
 from planner.cost import Pricing
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, tensors, train

@@ -30,7 +30,8 @@ from lotan.tracing import trace
 from planner import RULE_NAMES, Options, Planned, compile_plan
 from planner.cost import Pricing
 from planner.footprint import footprint
-from planner.spec import LossSpec, Spec
+from planner.loss import LossSpec
+from planner.spec import Spec
 from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample, thinned, trained_on
 from tests.exactness.random_models import Drawn, Paired
 from tests.exactness.steps import assert_equal, tensors, train

@@ -21,7 +21,7 @@ from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.session import Session
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from tests.exactness import steps

@@ -14,8 +14,8 @@ from lotan.tracing import trace_modes
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.kernels import run_by_autograd
+from planner.loss import LossSpec
 from planner.rules.hold_sparse import BY_AUTOGRAD
-from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, WIDTH, models, sample, thinned
 from tests.exactness.steps import assert_equals_truth, plan_of, spread, train
 

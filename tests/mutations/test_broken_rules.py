@@ -31,6 +31,7 @@ from planner.choices import choose_physical
 from planner.cost import Pricing
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
+from planner.loss import LossSpec
 from planner.nodes import Collect, Elementwise, Node, Scatter
 from planner.physical import Stage, of_model
 from planner.rules import (
@@ -48,7 +49,7 @@ from planner.rules import (
     share_models,
     split_ends,
 )
-from planner.spec import LossSpec, ValueType
+from planner.spec import ValueType
 from planner.steps import scaled_propagate
 from planner.steps.extreme import Extreme
 from planner.steps.propagate import PropagateStep

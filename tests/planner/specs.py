@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from planner import Options, Planned, compile_plan
+from planner.loss import LossSpec
 from planner.rates import DEFAULT_RATES, Rates
-from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, Spec, ValueType
+from planner.spec import Argument, Call, EdgeSet, ParameterSpec, Ref, Spec, ValueType
 from planner.statistics import Statistics
 
 STATISTICS = Statistics(vertices=100, edges=500, width=8, weighted=True)

@@ -10,10 +10,10 @@ import pytest
 from planner import Options, PlanError, compile_plan, compile_until
 from planner.compiler import PIPELINE
 from planner.draft import NO_PLAN, NO_STEPS, Draft
+from planner.loss import LossSpec
 from planner.nodes import topological
 from planner.rule import DraftRule, Phase
 from planner.rules import RULES
-from planner.spec import LossSpec
 from tests.planner.engines import ON_BLOCKS, able
 from tests.planner.specs import STATISTICS, gcn
 

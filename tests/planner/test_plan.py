@@ -16,8 +16,9 @@ from lotan.tracing import trace
 from planner import RULE_NAMES, Options, PlanError, Planned
 from planner.cost import Corrections, Pricing
 from planner.explain import explain, size
+from planner.loss import LossSpec
 from planner.physical import Plan
-from planner.spec import LossSpec, Ref, Spec, ValueType
+from planner.spec import Ref, Spec, ValueType
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_expression import EdgeExpressionStep

@@ -14,8 +14,8 @@ from lotan.engines.choice import ENGINES
 from lotan.stages.randomness import Randomness
 from planner import Options, compile_plan
 from planner.cost import Pricing
+from planner.loss import LossSpec
 from planner.regime import Sampling, hops, hops_of_plan, statistics_of_batch
-from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, sample, specs
 
 HOPS = {

@@ -51,7 +51,7 @@ def test_the_steps_of_the_concept_page_are_those_of_a_plan() -> None:
     import lotan
     from lotan.tracing import trace
     from planner import compile_plan
-    from planner.spec import LossSpec
+    from planner.loss import LossSpec
     from planner.statistics import Statistics
 
     model = lotan.nn.GCN(in_channels=8, hidden_channels=16, num_layers=2, out_channels=3, dropout=0.5)

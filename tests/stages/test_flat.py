@@ -15,8 +15,9 @@ from lotan.tracing import trace_modes
 from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.kernels import run_by_autograd
+from planner.loss import LossSpec
 from planner.physical import Stage, StageInput, StageOutput
-from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
+from planner.spec import Argument, Call, ParameterSpec, Ref, ValueType
 from planner.statistics import Statistics
 from tests.stages.runs import backward, forward, turn
 

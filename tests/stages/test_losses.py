@@ -20,7 +20,7 @@ from lotan.settings.losses import named_loss
 from lotan.stages.codec import decode_loss, encode_loss
 from lotan.stages.metrics import loss_gradient, metrics, statistics
 from lotan.tracing.loss import trace_loss
-from planner.spec import LossForm, LossSpec
+from planner.loss import LossForm, LossSpec
 
 ROWS, OUTPUTS = 60, 4
 SPLIT = torch.tensor([0, 0, 1, 2, -1] * (ROWS // 5), dtype=torch.int8)

@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from lotan.stages import ranking
 from lotan.stages.metrics import loss_gradient, metrics, statistics, width
-from planner.spec import SPLITS, LossSpec
+from planner.loss import LossSpec
+from planner.spec import SPLITS
 
 ROWS, OUTPUTS = 60, 4
 SPLIT = torch.tensor([0, 0, 1, 2, -1] * (ROWS // 5), dtype=torch.int8)

@@ -11,8 +11,9 @@ from lotan.stages.pieces import Pieces
 from lotan.stages.program import StageProgram
 from lotan.stages.randomness import dropout
 from lotan.stages.stage_run import StageRun
+from planner.loss import LossSpec
 from planner.physical import Stage, StageInput, StageOutput
-from planner.spec import Call, LossSpec, ParameterSpec, Ref, RowCount, ValueType
+from planner.spec import Call, ParameterSpec, Ref, RowCount, ValueType
 from tests.stages.runs import DRAWS, backward, evaluate, forward, predict, turn
 
 ROWS, SOURCES, EDGES = 7, 9, 30

@@ -27,8 +27,8 @@ from planner import Options, compile_plan
 from planner.cost import Pricing
 from planner.keeping import recompute_seconds, spill_seconds
 from planner.kernels import contracted, is_product, run_by_autograd
+from planner.loss import LossSpec
 from planner.physical import Stage
-from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.cases import OUT
 from tests.exactness.test_random_models import graph_of, specs_of

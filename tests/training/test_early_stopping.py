@@ -6,7 +6,7 @@ import pytest
 
 from lotan.errors import ConfigurationError
 from lotan.training.early_stopping import EarlyStopping, make_stopping
-from planner.spec import Task
+from planner.loss import Task
 
 
 def _follow(stopping: EarlyStopping, values: list[float]) -> list[bool]:

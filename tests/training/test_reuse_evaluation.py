@@ -21,8 +21,8 @@ from lotan.tracing import trace_modes
 from lotan.training.progress import Progress
 from planner import Options, compile_plan
 from planner.cost import Pricing
+from planner.loss import LossSpec
 from planner.rules import reuse_evaluation
-from planner.spec import LossSpec
 from planner.steps.pipe import PipeStep
 from tests.exactness.cases import OUT, WIDTH
 from tests.exactness.random_models import Drawn

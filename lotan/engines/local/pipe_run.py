@@ -18,7 +18,8 @@ from lotan.engines.local.local_pass import LocalPass
 from lotan.stages.chunk import Chunk, Saved, padded
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
-from planner.spec import TARGETS, EdgeSet
+from planner.loss import TARGETS
+from planner.spec import EdgeSet
 from planner.steps.pipe import Gradients, PipeStep
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from lotan.tracing import trace_modes
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds
 from planner.layout import Layout
+from planner.loss import LossSpec
 from planner.shares import Crew
-from planner.spec import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.propagate import PropagateStep

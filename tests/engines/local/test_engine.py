@@ -18,7 +18,7 @@ from lotan.errors import EngineError
 from lotan.graph.graph import Graph
 from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
-from planner.spec import LossSpec
+from planner.loss import LossSpec
 from planner.steps.propagate import PropagateStep
 from tests.engines.models import MODELS, OUT, WIDTH, Model, PlainGraph, gcn_forward, gcn_spec
 

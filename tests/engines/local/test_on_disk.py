@@ -34,9 +34,9 @@ from planner.cost import Pricing
 from planner.explain.text import step_lines
 from planner.holding import SAVED, Budget, pass_uses
 from planner.layout import Layout
+from planner.loss import LossSpec
 from planner.physical import Plan
 from planner.shares import Crew
-from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.norms import model_of, sample
 from tests.exactness.steps import tensors, train
