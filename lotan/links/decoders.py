@@ -270,6 +270,27 @@ def make_decoder(task: LinkPrediction, width: int, relations: int, seed: int) ->
     return _NAMED[task.decoder](width, relations, torch.Generator().manual_seed(seed))
 
 
+def decoder_of(
+    task: LinkPrediction, width: int, relations: int | None, seed: int, earlier: Decoder | None = None
+) -> Decoder:
+    """Return the decoder that a training begins with. One of the user's own is tried on two links.
+
+    Args:
+        task: The task.
+        width: The number of outputs of the model.
+        relations: The number of relations; None: links have none.
+        seed: The seed of the Trainer.
+        earlier: The decoder of an earlier training of the same model, which goes on; None: a new one.
+
+    Raises:
+        ModelError: If the decoder cannot score rows of that width, or it is the user's own and fails.
+    """
+    decoder = make_decoder(task, width, relations or 1, seed) if earlier is None else earlier
+    if isinstance(decoder, OwnDecoder):
+        check_own_decoder(decoder, width, relations)
+    return decoder
+
+
 class LinkedModel(nn.Module):
     """An encoder and a decoder, whose parameters are named as those of one model.
 

@@ -12,7 +12,7 @@ from lotan.engines.choice import ENGINES, idle_settings, limit_notes
 from lotan.engines.opening import placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.graph import Graph
-from lotan.links.decoders import Decoder, OwnDecoder, check_own_decoder, make_decoder
+from lotan.links.decoders import Decoder, OwnDecoder, decoder_of
 from lotan.links.examples import LinkGraph, Links, link_graph
 from lotan.links.memory import LINK_BYTES_ON_SPARK, ScoreSizes, ranked_rows
 from lotan.links.pairs import FULL_BATCH_LINKS
@@ -80,11 +80,8 @@ def prepare_links(
         linked.graph, None, None, width, takes_roots(train), reads, types, train.bounds, most_in_edges(train)
     )
     check_statistics(train, report.vertices)
-    if decoder is None:
-        decoder = make_decoder(task, outputs, linked.links.relations, config.seed)
     numbers = None if linked.links.relation is None else linked.links.relations
-    if isinstance(decoder, OwnDecoder):
-        check_own_decoder(decoder, outputs, numbers)
+    decoder = decoder_of(task, outputs, numbers, config.seed, decoder)
     loss = LossSpec("link", outputs, normalizer=1.0)
     sampling = _sampling(sampling_of(train, linked.graph, config), linked, task)
     engine, planned, needs = plan_for(train, evaluate, loss, linked.graph, config, sampling=sampling, limited=False)

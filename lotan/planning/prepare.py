@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -200,26 +200,46 @@ def plan_for(
     if limit.bytes is not None and limited:
         check_fits(limit, engine.name, {name: needs[name] for name in able})
     found, needed = plans[engine.name], needs[engine.name]
-    pricing = spread_over(found.options.pricing, needed, limit.bytes if limited and sampling is None else None)
-    memory = limit.described(needed)
-    budget = Budget.of(pricing.traits, pricing.layout)
-    peak = limit.peak(needed)
+    spread = limit.bytes if limited and sampling is None else None
+    planned = _described(found, engine, needed, limit, spread, statistics)
+    if engine.name == "blocks" and config.partitions is not None:
+        check_partitions(config.partitions, planned.plan, statistics)
+    return engine, planned, needed
+
+
+def _described(
+    found: Planned,
+    engine: EngineChoice,
+    needed: Footprint,
+    limit: MemoryLimit,
+    spread: int | None,
+    statistics: Statistics,
+) -> Planned:
+    """Return a plan whose steps are in the order of least memory where that counts, and which says what it needs and why.
+
+    Args:
+        found: The plan of the chosen engine.
+        engine: The choice.
+        needed: The estimated memory of the plan.
+        limit: The memory limit.
+        spread: The bytes over which columns may spread; None: their places do not follow the limit.
+        statistics: The sizes of the graph.
+    """
+    pricing = spread_over(found.options.pricing, needed, spread)
+    budget, peak = Budget.of(pricing.traits, pricing.layout), limit.peak(needed)
     if budget is not None:
         found = found.with_plan(budget.ordered(found.plan, statistics))
         peak = budget.peak(found.plan, statistics)
     partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
     choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
-    said: dict[str, Any] = {
-        "engine_reason": engine.reason,
-        "free_bytes": engine.free_bytes,
-        "memory": memory,
-        "peak_bytes": peak,
-        "choices": choices,
-    }
-    planned = found.described(pricing=pricing, **said)
-    if engine.name == "blocks" and config.partitions is not None:
-        check_partitions(config.partitions, planned.plan, statistics)
-    return engine, planned, needed
+    return found.described(
+        pricing=pricing,
+        engine_reason=engine.reason,
+        free_bytes=engine.free_bytes,
+        memory=limit.described(needed),
+        peak_bytes=peak,
+        choices=choices,
+    )
 
 
 class _OnDemand(dict[str, Found]):

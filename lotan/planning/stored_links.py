@@ -15,7 +15,7 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.graph.arrays import GraphArrays
 from lotan.graph.graph import Graph
 from lotan.graph.row_keys import vertex_keys
-from lotan.links.decoders import Decoder, OwnDecoder, check_own_decoder, make_decoder
+from lotan.links.decoders import Decoder, decoder_of
 from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
@@ -91,10 +91,7 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     learned = row_widths(modules)
     check_stored_rows(train, learned, config)
     outputs = model_outputs(evaluate)
-    if decoder is None:
-        decoder = make_decoder(task, outputs, max(1, len(summary.names)), config.seed)
-    if isinstance(decoder, OwnDecoder):
-        check_own_decoder(decoder, outputs, len(summary.names) or None)
+    decoder = decoder_of(task, outputs, len(summary.names) or None, config.seed, decoder)
     loss = LossSpec("link", outputs, normalizer=1.0)
     negatives = summary.vertices if task.negatives == ALL else int(task.negatives)
     ends = min(summary.vertices, 2 * (min(regime.batch_size, summary.training) + negatives))
