@@ -174,7 +174,8 @@ def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: 
 def _blocks(
     spark: SparkSession, session: Session, config: TrainerConfig, needs: Footprint, opened: ExitStack
 ) -> Engine:
-    from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+    from lotan.engines.blocks.engine import BlocksEngine
+    from lotan.engines.blocks.settings import BlocksSettings
 
     assert session.link is not None  # a session has a link from its start to its end
     settings = BlocksSettings(

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from lotan.engines.base import Engine, Pass, run
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows import RowsEngine, RowsSettings

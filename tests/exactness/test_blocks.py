@@ -19,7 +19,8 @@ import torch_geometric.nn as pyg
 
 from lotan import nn
 from lotan.engines.base import Pass, run
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.graph.graph import Graph

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.jar import JAR
 from tests.exactness.groups import ATTENTION, BY_GROUP, grouped_graph, model_of

@@ -9,7 +9,8 @@ import torch
 
 import lotan
 from lotan.engines.base import Outcome, Pass, run
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings

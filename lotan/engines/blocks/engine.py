@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
+from lotan.engines.blocks.running_pass import RunningPass
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.blocks.trained_rows import TrainedRows
 from lotan.engines.blocks.traits import TRAITS
@@ -32,8 +34,6 @@ from lotan.engines.results import ResultTensor, result_tensors
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
-from messenger.settings import Settings
-from planner.chunks import CHUNK_ROWS
 from planner.footprint import UNFREED_BYTES
 from planner.physical import Plan
 from planner.statistics import Statistics
@@ -48,40 +48,6 @@ from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph.graph import Graph
-
-
-@dataclass(frozen=True)
-class BlocksSettings:
-    """The settings for the placement and the exchange of blocks."""
-
-    # partitions of the graph; None: as many as Spark runs tasks at once, or more if blocks would be too large
-    partitions: int | None = None
-    chunk_rows: int = CHUNK_ROWS  # vertices that a stage processes at a time
-    at_least: int = 1  # least number of partitions, if none is given
-    together: int = 4  # chunks that travel in one message, if the stage reads no edges
-    shuffled: bool = False  # True to exchange rows by shuffles even if all partitions are in one JVM
-    in_turn: bool = False  # in one JVM, sums over edges read other partitions one at a time; the sums are the same
-    attempts: int = 2  # attempts at a pass's lineage, if Spark's own retries were not enough
-    stall_seconds: float = 900.0  # seconds without any task starting or ending after which a pass is given up
-    messenger: Settings = field(default_factory=Settings)
-
-
-@dataclass
-class _Pass:
-    """The state of a running pass."""
-
-    reading: Reading
-    edges: EdgeSteps
-    passing: frozenset[str]  # edge columns that their only reader computes as it goes
-    parameters: Mapping[str, Tensor]
-    held: list[Any] = field(default_factory=list)  # RDDs that are persisted until the end of the pass
-    read_by_pipes: dict[int, list[PipeStep]] = field(
-        default_factory=dict
-    )  # pipes by the number of the persisted RDD that they read, see Reading.readers
-    ends: dict[int, Any] = field(default_factory=dict)  # RDDs that no step has read yet, by identity
-    files: dict[int, Any] = field(default_factory=dict)  # RDDs of columns' files, by the number of the column's RDD
-    # the gradients of learned rows that are handed in at the end, by parameter
-    handed_in: dict[str, tuple[LearnedRowsGradientStep, Column]] = field(default_factory=dict)
 
 
 class BlocksEngine(Engine):
@@ -122,7 +88,7 @@ class BlocksEngine(Engine):
         self._messenger = self._facade.messengerSettings(asdict(self.settings.messenger))
         self._loaded: Loaded | None = None
         self._commits: Commits | None = None
-        self._pass: _Pass | None = None
+        self._pass: RunningPass | None = None
         self._hoisted: dict[str, Column] = {}  # static columns that were computed once
         self._laid_out = 0  # number of partitions
         self._unfreed = 0  # bytes of rows that were sent to Spark since Java's objects were freed
@@ -223,7 +189,7 @@ class BlocksEngine(Engine):
         return self._commits
 
     @property
-    def _now(self) -> _Pass:
+    def _now(self) -> RunningPass:
         assert self._pass is not None, "no pass is under way"
         return self._pass
 
@@ -252,9 +218,11 @@ class BlocksEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Begin a pass: offer the parameters to the workers."""
-        hold = self._hold if self._in_one_heap else None
-        edges = EdgeSteps(self._graph, a_pass.randomness, self.settings.shuffled, hold)
-        self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps), a_pass.parameters)
+        reading = Reading(steps, self._spares)
+        now = RunningPass(self._facade, self._in_one_heap, reading, passing(steps), a_pass.parameters)
+        hold = now.hold if self._in_one_heap else None
+        now.edges = EdgeSteps(self._graph, a_pass.randomness, self.settings.shuffled, hold)
+        self._pass = now
         self._run.begin(steps, a_pass)
 
     @named
@@ -262,46 +230,37 @@ class BlocksEngine(Engine):
         """Sum a column along edges."""
         weighted = step.weighted and self._graph.weighted
         levels = numbered(step.within), numbered(step.output.within)
-        blocks, read, along = self._graph.blocks, self._read(column), (step.edges, weighted, step.reverse, *levels)
+        blocks, read, along = self._graph.blocks, self._now.read(column), (step.edges, weighted, step.reverse, *levels)
         in_turn = self.settings.in_turn and self._in_one_heap
         if in_turn:
-            rows = self._facade.propagateInTurn(blocks, read, self._files(column), *along)
+            rows = self._facade.propagateInTurn(blocks, read, self._now.files(column), *along)
         else:
             rows = self._facade.propagate(blocks, read, *along, self.settings.shuffled)
         if self._in_one_heap and step.output.name in self._now.reading.as_read:
             sums = rows if in_turn else self._facade.sums(blocks, read, *along)
-            self._now.ends[id(sums)] = sums
+            self._now.end(sums)
             return Column(rows, step.output.width, made=sums, sums=sums)
-        self._keep(rows, [step.output.name])
+        self._now.keep(rows, [step.output.name])
         return Column(rows, step.output.width)
-
-    def _files(self, column: Column) -> Any:
-        """Return the files of a column, which all sums of the pass read in turn."""
-        number = column.rows.id()
-        files = self._now.files.get(number)
-        if files is None:
-            files = self._now.files[number] = self._facade.files(column.rows)
-            self._hold(files)
-        return files
 
     @named
     def total(self, step: TotalStep, columns: Mapping[str, Column]) -> Column:
         """Reduce a column over all vertices. Each partition's part is made once, and read by the tasks of all."""
-        column, scale = self._read(columns[step.input]), self._scale(step.scale, columns)
+        column, scale = self._now.read(columns[step.input]), self._scale(step.scale, columns)
         parts = self._facade.totalParts(self._graph.blocks, column, scale, step.kind)
-        self._hold(parts)
+        self._now.hold(parts)
         given = self._graph.blocks, parts, step.kind, self.settings.shuffled
         width, name = step.output.width, step.output.name
         rows = self._facade.total(*given)
         if name in self._now.reading.by_rows:
             repeated = self._facade.repeated(*given)
-            self._now.ends[id(repeated)] = repeated
+            self._now.end(repeated)
             return Column(rows, width, made=repeated, sums=repeated)
-        self._keep(rows, [name])
+        self._now.keep(rows, [name])
         return Column(rows, width)
 
     def _scale(self, name: str | None, columns: Mapping[str, Column]) -> Any:
-        return None if name is None else self._read(columns[name])
+        return None if name is None else self._now.read(columns[name])
 
     @named
     def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Column]) -> Column:
@@ -310,16 +269,16 @@ class BlocksEngine(Engine):
         def readers(names: Sequence[str]) -> list[Any]:
             found = [columns[name] for name in names]
             for column in found:
-                self._read(column)
+                self._now.read(column)
             return [column.rows if column.sums is None else column.sums for column in found]
 
         parts = self._facade.totalGradientParts(self._graph.blocks, readers(step.gradients))
-        self._hold(parts)
+        self._now.hold(parts)
         reduced = readers([name for name in (step.x, step.moments) if name is not None])
         scale, plus = self._scale(step.scale, columns), readers(step.plus)
         given = self._graph.blocks, parts, step.kind, self._graph.vertices, reduced, scale, plus
         rows = self._facade.totalGradient(*given, self.settings.shuffled)
-        self._keep(rows, [step.output.name])
+        self._now.keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
     @named
@@ -327,11 +286,11 @@ class BlocksEngine(Engine):
         """Send the rows of a parameter from this process to their vertices, unless they are there."""
         if step.parameter in self.trained_rows:
             kept = self.trained_rows.column(step.parameter, step.within)
-            self._keep(kept, [step.output.name])
+            self._now.keep(kept, [step.output.name])
             return Column(kept, step.output.width)
         rows = self._now.parameters[step.parameter].reshape(-1, step.output.width).numpy()
         attached = self._sent(rows, step.within, step.of_type)
-        self._keep(attached, [step.output.name])
+        self._now.keep(attached, [step.output.name])
         return Column(attached, step.output.width)
 
     def keep_rows(self, rows: Mapping[str, Tensor]) -> None:
@@ -355,7 +314,7 @@ class BlocksEngine(Engine):
     @named
     def score(self, step: ScoreStep, rows: Column) -> Column:
         """Compute the output rows, score their pairs in this process, and send the gradient back to the vertices."""
-        self._read(rows)
+        self._now.read(rows)
         found: list[Tensor] = []
 
         def compute() -> None:
@@ -364,7 +323,7 @@ class BlocksEngine(Engine):
 
         self._force(compute)
         gradient = self._sent(self.scored(found[0]).numpy(), step.within)
-        self._keep(gradient, [step.output.name])
+        self._now.keep(gradient, [step.output.name])
         return Column(gradient, step.output.width)
 
     def hand_in_rows(self, step: LearnedRowsGradientStep, gradient: Column) -> None:
@@ -373,8 +332,8 @@ class BlocksEngine(Engine):
         The gradient of rows that lie in Spark stays there, until the optimizer's step.
         """
         if step.parameter in self.trained_rows:
-            taken = self.trained_rows.take(step.parameter, self._read(gradient))
-            self._now.ends[id(taken)] = taken
+            taken = self.trained_rows.take(step.parameter, self._now.read(gradient))
+            self._now.end(taken)
             return
         self._now.handed_in[step.parameter] = step, gradient
 
@@ -385,19 +344,19 @@ class BlocksEngine(Engine):
     @named
     def gather(self, step: GatherStep, contributions: Contributions) -> Column:
         """Sum, for each vertex, the contributions that came back for it as a source."""
-        self._read(contributions)
+        self._now.read(contributions)
         edges, made = contributions.edges, numbered(step.output.within)
         rows = self._facade.gather(self._graph.blocks, edges, contributions.rows, step.output.width, made)
-        self._keep(rows, [step.output.name])
+        self._now.keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
     @named
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Column]) -> Column:
         """Run a step on edges. Its result is a column of vertices, or a column of edges beside their destinations."""
         for column in columns.values():
-            self._read(column)
+            self._now.read(column)
         rows = self._now.edges.run(step, columns)
-        self._keep(rows, [step.output.name])
+        self._now.keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
     @named
@@ -411,14 +370,14 @@ class BlocksEngine(Engine):
         returned = result_tensors(step, stage)
         weighted = self._graph.weighted
         plain, columns = pipe_step(site, step, stage, returned, values, reading.pipes, weighted, spared)
-        plain["spent"] = self._spent(step)
+        plain["spent"] = self._now.spent(step)
         for column in columns:
-            self._read(column)
+            self._now.read(column)
         near = [self._graph.chunks[edges, step.within] for edges in stage.edge_sets]
         rows = [column.rows if column.sums is None else column.sums for column in columns]
         piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
         self._run.expect(step, self._graph.occupied(step.within))
-        self._keep(piped, [column.name for column in step.outputs])
+        self._now.keep(piped, [column.name for column in step.outputs])
         return self._outputs(piped, step, returned)
 
     def _outputs(self, piped: Any, step: PipeStep, returned: Sequence[ResultTensor]) -> dict[str, Handle]:
@@ -435,45 +394,14 @@ class BlocksEngine(Engine):
                 found[column.name] = Contributions(rows, one.edges, made=piped)
         return found
 
-    def _spent(self, step: PipeStep) -> list[dict[str, int]]:
-        """Return the persisted RDDs that this pipe reads and no step but pipes, each with the number of its pipes."""
-        if not self._in_one_heap:
-            return []
-        return [
-            {"rdd": number, "readers": len(pipes)}
-            for number, pipes in self._now.read_by_pipes.items()
-            if any(pipe is step for pipe in pipes)
-        ]
-
-    def _keep(self, made: Any, names: Sequence[str]) -> None:
-        """Note a step's result: an end of the lineage until it is read, and persisted if several tasks may read it.
-
-        A propagate reads a column from several tasks at once, and so does a collection. So a column that they may read
-        is persisted. Edge columns that one task alone reads are not.
-        """
-        self._now.ends[id(made)] = made
-        if any(self._now.reading.reads[name] and name not in self._now.passing for name in names):
-            self._hold(made)
-            pipes = self._now.reading.readers(names)
-            if pipes:
-                self._now.read_by_pipes[made.id()] = pipes
-
-    def _hold(self, made: Any) -> None:
-        self._facade.persist(made)
-        self._now.held.append(made)
-
-    def _read(self, column: Column | Contributions) -> Any:
-        self._now.ends.pop(id(column.made if column.made is not None else column.rows), None)
-        return column.rows
-
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """Compute everything by one job, and return the results that the stages committed."""
         sharing = Counter(id(handle.made) for handle in kept.values() if handle.made is not None)
         for handle in kept.values():
             if sharing.pop(id(handle.made), 0) > 1:  # else each of these columns would run the stage once more
-                self._hold(handle.made)
+                self._now.hold(handle.made)
             self._facade.persist(handle.rows)
-            self._read(handle)
+            self._now.read(handle)
         ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]
         of_rows: dict[str, Tensor] = {}
 
@@ -510,8 +438,8 @@ class BlocksEngine(Engine):
         """Free the RDDs that the pass has persisted."""
         name_operator(self.context, None)
         state, self._pass = self._pass, None
-        for made in state.held if state is not None else ():
-            self._facade.release(made)
+        if state is not None:
+            state.release()
 
     def piped(self) -> Sequence[Extent]:
         """Return the rows and bytes that went to the workers and back, for each pipe."""

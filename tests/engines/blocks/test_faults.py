@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 import lotan
 from lotan.engines.base import Pass, run
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.hosts.jar import JAR

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 import lotan
 from lotan.engines.base import Pass, run
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.hosts.session import Session
 from tests.exactness.cases import models, sample
 from tests.exactness.steps import plan_of

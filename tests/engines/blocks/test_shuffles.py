@@ -11,7 +11,8 @@ import torch
 import lotan
 from lotan import nn
 from lotan.engines.base import Pass, run
-from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.blocks.engine import BlocksEngine
+from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.tracing import trace_modes
 from planner import Options, compile_plan
