@@ -79,6 +79,16 @@ class Columns:
             self.mapped.give_back(column[some])
         return copy
 
+    def clear(self, column: Tensor, first: int) -> None:
+        """Set the rows of a column from the first one on to zero. Pages of files are given back on the way."""
+        rows = column[first:]
+        if self.mapped is None:
+            rows.zero_()
+            return
+        length = max(1, PART_BYTES // max(1, column[:1].nbytes))
+        for start in range(0, len(rows), length):
+            self.mapped.give_back(rows[start : start + length].zero_())
+
     def share(self, column: Tensor) -> Tensor:
         """Count one more user of a column, and return the column."""
         if id(column) in self._held:

@@ -113,7 +113,7 @@ class PipeRun:
                 found[i.value] = self._columns.new(len(self._chunks), i.shape)
                 continue
             found[i.value] = self._columns.new(self._graph.rows(column), i.shape, column.name)
-            found[i.value][self._chunks.rows :] = 0.0
+            self._columns.clear(found[i.value], self._chunks.rows)
         return found
 
     def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:

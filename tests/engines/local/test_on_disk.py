@@ -20,7 +20,7 @@ import lotan
 import planner.chunks
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.choice import ENGINES, choose_engine
-from lotan.engines.local import LocalEngine
+from lotan.engines.local import LocalEngine, columns
 from lotan.errors import EngineError
 from lotan.memory import mapped
 from lotan.memory.mapped import MappedMemory, check_room
@@ -262,6 +262,17 @@ def test_pages_that_were_given_back_keep_their_numbers_and_leave_the_process() -
     memory.give_all_back()
     assert float(column.sum()) == 16 << 20
     assert memory.new(0).numel() == 0
+
+
+def test_rows_that_are_set_to_zero_leave_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "PART_BYTES", 1 << 20)
+    process, found = psutil.Process(), columns.Columns(MappedMemory())
+    column = found.new(1 << 18, (64,))
+    column[:5] = 1.0
+    held = process.memory_info().rss
+    found.clear(column, 5)
+    assert process.memory_info().rss - held < 16 << 20, "of 64 MB"
+    assert float(column.sum()) == 5 * 64
 
 
 def test_a_file_goes_with_its_last_tensor() -> None:
