@@ -45,6 +45,9 @@ SLICE_BYTES = 128 << 20
 PART_BYTES = 32 << 20
 """The memory for an array in a file while it is read or written from its beginning to its end. Bytes."""
 
+EDGES_READ = 1 << 19
+"""The edges that are read, or sorted, in memory at one time, where the edges of a graph lie in files."""
+
 LEAST_SLICE = 16
 """The numbers of each row in such a part, even if they take more than `SLICE_BYTES`: with fewer, the edges cost more than
 the rows."""

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from planner.chunks import CHUNK_ROWS, PART_BYTES, slice_width
-from planner.estimate import column_bytes, columns_bytes, row_bytes
+from planner.chunks import CHUNK_ROWS, EDGES_READ, PART_BYTES, slice_width
+from planner.estimate import CSR_BYTES_PER_EDGE, column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes
 from planner.layout import Layout
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES
 from planner.physical import Plan, Stage
 from planner.scratch import NUMBER_BYTES, rows_in_hand, scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
@@ -38,10 +39,13 @@ PACKED = 32 * MIB  # bytes of a task that sorts rows by partition, see `Packing`
 SENT = 128 << 10  # bytes of a task for each partition that it writes rows for: buffers of Spark's files, and our own
 FEATURE_COPIES = 2  # copies of the features in this process while they are read
 LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorted, and both directions' matrices
-READ_EDGE_BYTES = 56  # the same while edges are read and sorted, if they then lie in a file
 SUMMED_EDGE_BYTES = 40  # the same of both directions' matrices alone, and of one more while it is made
 ENDS_BYTES = 16  # the two ends of an edge in files
 PARTS_READ = 4  # parts of features in memory while they are read: as they came, as numbers, and in the file
+ENDS_READ = 2  # parts of edges in files that are in memory while they are counted, or made ready to be summed over
+READ_VERTEX_BYTES = (
+    32  # bytes of a vertex while edges are sorted in files: its edges, counted and summed up, and their run
+)
 LOCAL_VERTEX_BYTES = 40
 COPIED_BYTES = 32 * MIB  # parts of columns in files that threads copy at one time
 KEPT_PER_CALL = 2  # copies of the output of a call on edges: one saved for backward, and a gradient
@@ -210,6 +214,11 @@ def _reads_edges(plan: Plan) -> bool:
     return any(isinstance(step, EdgeStep) for step in steps) or any(stage.edge_sets for stage in plan.stages)
 
 
+def edges_in_files(plan: Plan, statistics: Statistics) -> bool:
+    """Return True if the edges of a graph in files stay there on local: the plan only evaluates, and reads parts of them."""
+    return statistics.in_files and not plan.train and sums_from_files(plan)
+
+
 def sums_from_files(plan: Plan) -> bool:
     """Return True if local reads edges that lie in files a part at a time, when it runs a plan that does not train.
 
@@ -221,7 +230,9 @@ def sums_from_files(plan: Plan) -> bool:
 
 
 def _graph_held(plan: Plan, statistics: Statistics) -> int:
-    """Return the bytes of a graph in memory while it is trained on, if features and the ends of edges lie in files."""
+    """Return the bytes of a graph in memory while a plan runs on it, if features and the ends of edges lie in files."""
+    if edges_in_files(plan, statistics):
+        return _parts_of_edges(statistics) + LOCAL_VERTEX_BYTES * statistics.vertices
     of_edge = LOCAL_EDGE_BYTES if _reads_edges(plan) else SUMMED_EDGE_BYTES
     of_edge += FEATURE_COPIES * 4 * statistics.edge_data.numbers
     return of_edge * statistics.edges + LOCAL_VERTEX_BYTES * statistics.vertices
@@ -286,17 +297,26 @@ def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
 
 def reading_bytes(statistics: Statistics) -> int:
     """Return the bytes of a graph while this process reads and sorts it, without the bytes of training."""
-    of_vertex = LOCAL_VERTEX_BYTES + (0 if statistics.in_files else FEATURE_COPIES * 4 * statistics.width)
-    of_edge = READ_EDGE_BYTES if statistics.in_files else LOCAL_EDGE_BYTES
-    of_edge += FEATURE_COPIES * 4 * statistics.edge_data.numbers
-    parts = PARTS_READ * min(PART_BYTES, 4 * statistics.width * statistics.vertices) if statistics.in_files else 0
-    return of_vertex * statistics.vertices + of_edge * statistics.edges + parts
+    if statistics.in_files:
+        parts = PARTS_READ * min(PART_BYTES, 4 * statistics.width * statistics.vertices) + _parts_of_edges(statistics)
+        of_edge = EDGE_BYTES + EDGE_NUMBER_BYTES * (statistics.weighted + statistics.edge_data.numbers)
+        read = of_edge * min(EDGES_READ, statistics.edges)
+        return (LOCAL_VERTEX_BYTES + READ_VERTEX_BYTES) * statistics.vertices + parts + read
+    of_vertex = LOCAL_VERTEX_BYTES + FEATURE_COPIES * 4 * statistics.width
+    of_edge = LOCAL_EDGE_BYTES + FEATURE_COPIES * 4 * statistics.edge_data.numbers
+    return of_vertex * statistics.vertices + of_edge * statistics.edges
+
+
+def _parts_of_edges(statistics: Statistics) -> int:
+    return ENDS_READ * min(PART_BYTES, ENDS_BYTES // 2 * statistics.edges)
 
 
 def graph_on_disk(statistics: Statistics) -> int:
-    """Return the bytes of features and of edges' ends in files: as they were read, and in the order of a plan."""
+    """Return the bytes of features and edges in files: as they were read, in the order of a plan, and as a matrix."""
     edges = statistics.edges + statistics.edge_count("self_loops")
-    return 2 * (4 * statistics.width * statistics.vertices + ENDS_BYTES * edges) if statistics.in_files else 0
+    of_edge = ENDS_BYTES + 4 * (statistics.weighted + statistics.edge_data.numbers)
+    copies = 2 * (4 * statistics.width * statistics.vertices + of_edge * edges) + CSR_BYTES_PER_EDGE * edges
+    return copies if statistics.in_files else 0
 
 
 def stage_kept(stage: Stage, within: int | None, statistics: Statistics) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertice
 from lotan.graph.given_labels import GivenLabels, settle
 from lotan.graph.row_keys import vertex_keys
 from lotan.graph.sorted_edges import sort_ends
-from lotan.memory.mapped import MappedMemory, parts
+from lotan.memory.mapped import MappedMemory, give_back, parts
+from planner.chunks import EDGES_READ
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.loss import Task
@@ -56,6 +57,21 @@ class EdgeColumns:
     split: npt.NDArray[np.int8] | None = None
     relation: npt.NDArray[Any] | None = None  # [edges], int64, or object holding str
 
+    def parts(self, rows: int = EDGES_READ) -> Iterator[EdgeColumns]:
+        """Yield the edges, some at a time. The pages of those that lie in files are given back when the next are asked for.
+
+        Args:
+            rows: the edges of a part, at most.
+        """
+        columns = self.weight, self.edge_attr, self.edge_type, self.split, self.relation
+        for start in range(0, max(1, len(self.src)), rows):
+            some = slice(start, start + rows)
+            weight, attributes, types, split, relation = (some_of(column, some) for column in columns)
+            yield EdgeColumns(self.src[some], self.dst[some], weight, attributes, types, self.flat, split, relation)
+            for column in (self.src, self.dst, *columns):
+                if column is not None:
+                    give_back(column)
+
 
 @dataclass(frozen=True)
 class GraphArrays:
@@ -89,7 +105,7 @@ class GraphArrays:
             vertices=len(self.ids),
             edges=len(self.src),
             width=self.features.shape[1],
-            self_loops=int(np.count_nonzero(self.src == self.dst)),
+            self_loops=sum(int(np.count_nonzero(part.src == part.dst)) for part in self.edges.parts()),
             weighted=self.weight is not None,
             training=len(self.rows_of("train")),
             evaluated=int(np.count_nonzero(self.split >= 0)),
@@ -98,14 +114,18 @@ class GraphArrays:
         )
 
     @property
+    def edges(self) -> EdgeColumns:
+        """The edges, with rows as ends."""
+        return EdgeColumns(self.src, self.dst, self.weight, self.edge_attr, self.edge_type, self.flat)
+
+    @property
     def edge_data(self) -> EdgeData:
         """The columns that edges have besides the weight."""
         width = None if self.edge_attr is None else self.edge_attr.shape[1]
         return EdgeData(width, self.edge_type is not None, self.flat)
 
     def _profile(self) -> Profile:
-        vertices = len(self.ids)
-        out, into = (np.bincount(ends, minlength=vertices) for ends in (self.src, self.dst))
+        out, into = (counted(ends, len(self.ids)) for ends in (self.src, self.dst))
         return Profile(
             out_degrees=_in_classes(out),
             in_degrees=_in_classes(into),
@@ -117,6 +137,19 @@ class GraphArrays:
     def rows_of(self, split: str) -> Positions:
         """Return the positions of the vertices of a split, which is "train", "val" or "test"."""
         return np.flatnonzero(self.split == SPLITS.index(split))
+
+
+def counted(ends: Positions, vertices: int) -> Positions:
+    """Return how often each vertex is an end. Ends that lie in a file are read part by part.
+
+    Args:
+        ends: one end of each edge, as positions of vertices [edges].
+        vertices: number of vertices.
+    """
+    found = np.zeros(vertices, dtype=np.int64)
+    for some in parts(ends):
+        found += np.bincount(ends[some], minlength=vertices)
+    return found
 
 
 def degrees(ends: Positions, vertices: int) -> Degrees:
@@ -138,11 +171,7 @@ def _in_classes(counts: Positions) -> Degrees:
 
 
 def assemble(
-    vertices: VertexColumns,
-    edges: EdgeColumns,
-    undirected: bool = False,
-    task: Task | None = None,
-    mapped: MappedMemory | None = None,
+    vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False, task: Task | None = None
 ) -> GraphArrays:
     """Sort vertices and edges, replace the ids of edges by positions, and make classes or targets of the labels.
 
@@ -151,17 +180,59 @@ def assemble(
         edges: the edges as they were given.
         undirected: if True, missing reverses of edges are added (default: False).
         task: the user's task, which says what labels are; None if labels are to tell (default: None).
-        mapped: files, in which the features and the ends of edges shall lie; None: they lie in memory (default: None).
+
+    Raises:
+        GraphError: there are no vertices, an id occurs twice, an edge's end is no vertex, or labels do not fit the task.
+    """
+    return assembled(vertices, lambda ids: _sorted(ids, edges, undirected), task)
+
+
+def assembled(
+    vertices: VertexColumns,
+    edges: Callable[[Ids], EdgeColumns],
+    task: Task | None = None,
+    mapped: MappedMemory | None = None,
+) -> GraphArrays:
+    """Return the arrays of a graph, with sorted vertices.
+
+    Args:
+        vertices: the vertices as they were given.
+        edges: a function from the ids, ascending, to the edges, which are sorted and have rows as ends.
+        task: as for `assemble` (default: None).
+        mapped: files, in which the features shall lie; None: they lie in memory (default: None).
 
     Raises:
         EngineError: the disk is full.
-        GraphError: there are no vertices, an id occurs twice, an edge's end is no vertex, or labels do not fit the task.
+        GraphError: as `assemble`.
     """
     if len(vertices.ids) == 0:
         raise no_vertices()
     order = order_of_ids(vertices.ids)
     settled = settle(vertices.label, task, vertices.ids)
     ids = _own(vertices.ids[order])
+    placed = edges(ids)
+    if mapped is None or isinstance(order, slice):
+        features = vertices.features[order]
+    else:
+        features = mapped.stored(vertices.features, order)
+    return GraphArrays(
+        ids=ids,
+        features=features,
+        label=_own(settled.label[order]),
+        split=_own(vertices.split[order]),
+        src=placed.src,
+        dst=placed.dst,
+        weight=placed.weight,
+        edge_attr=placed.edge_attr,
+        edge_type=placed.edge_type,
+        classes=settled.classes,
+        flat=placed.flat,
+        vertex_weight=None if vertices.weight is None else _own(vertices.weight[order]),
+    )
+
+
+def _sorted(ids: Ids, edges: EdgeColumns, undirected: bool) -> EdgeColumns:
+    """Return edges with rows as ends, sorted by destination, then source, then what they have beside their ends."""
     src, dst = _find_ends(ids, edges)
     columns: list[Any] = [edges.weight, edges.edge_attr, edges.edge_type]
     if undirected:
@@ -174,26 +245,7 @@ def assemble(
     else:
         dst, src = sort_ends(dst, src, len(ids))
     weight, attributes, types = columns
-    if mapped is None or isinstance(order, slice):
-        features = vertices.features[order]
-    else:
-        features = mapped.stored(vertices.features, order)
-    if mapped is not None:
-        src, dst = mapped.stored(src), mapped.stored(dst)
-    return GraphArrays(
-        ids=ids,
-        features=features,
-        label=_own(settled.label[order]),
-        split=_own(vertices.split[order]),
-        src=src,
-        dst=dst,
-        weight=weight,
-        edge_attr=attributes,
-        edge_type=types,
-        classes=settled.classes,
-        flat=edges.flat,
-        vertex_weight=None if vertices.weight is None else _own(vertices.weight[order]),
-    )
+    return EdgeColumns(src, dst, weight, attributes, types, edges.flat)
 
 
 def some_of(column: npt.NDArray[AnyType] | None, rows: slice | Positions) -> npt.NDArray[AnyType] | None:
@@ -298,6 +350,21 @@ def positions_of(ids: Ids, ends: Ids) -> Positions:
 
     result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
     return result
+
+
+def finder(ids: Ids) -> Callable[[Ids], Positions]:
+    """Return a function from ids to their positions among ascending ones, or -1, for many calls.
+
+    Args:
+        ids: the ids, ascending.
+    """
+    count = len(ids)
+    if ids.dtype.kind == "i" and ids[0] == 0 and ids[-1] == count - 1:
+        return lambda ends: np.where((ends < 0) | (ends >= count), -1, ends).astype(np.int64)
+    import pandas as pd  # not at the top: it takes a third of a second
+
+    index = pd.Index(ids)
+    return lambda ends: index.get_indexer(ends).astype(np.int64, copy=False)
 
 
 def places_of(ascending: Positions, asked: Positions) -> Positions:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lotan.arguments import require_flag
 from lotan.errors import GraphError
-from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, assemble, assembled
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import require_columns
+from lotan.graph.edges_in_files import sort_in_files, with_rows
 from lotan.graph.feature_parts import vertices_in_parts
 from lotan.graph.file_tables import open_table
 from lotan.graph.given_types import GivenTypes, sql_type, sql_type_of
@@ -40,7 +41,7 @@ class GraphContent:
     _source: Source
     _task: Task | None  # the user's task, which says what labels are; None if labels are to tell
     undirected: bool
-    _mapped: MappedMemory | None = None  # files for the features and for the ends of edges; None: they lie in memory
+    _mapped: MappedMemory | None = None  # files for the features and the edges; None: they lie in memory
 
     def _begin(self, source: Source, undirected: bool, task: Task | None = None) -> None:
         self._source, self._task = source, task
@@ -138,10 +139,22 @@ class GraphContent:
             names = self.names
             found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
             return replace(found, classes=names.classes)
-        found = assemble(*self._source.read(self._mapped), self.undirected, self._task, self._mapped)
-        if self._mapped is not None:
-            give_back_freed()
+        if self._mapped is None:
+            return assemble(*self._source.read(), self.undirected, self._task)
+        found = self._read_into_files(self._mapped)
+        give_back_freed()
         return found
+
+    def _read_into_files(self, mapped: MappedMemory) -> GraphArrays:
+        """Read a graph in files part by part, with features and edges in files of this process."""
+        places = self._source.files
+        assert places is not None, "in_files makes no other graphs"
+
+        def edges(ids: Ids) -> EdgeColumns:
+            parts = with_rows(places.edges_in_parts(self.names, ids), ids)
+            return sort_in_files(parts, len(ids), mapped, self.undirected)
+
+        return assembled(places.read_vertices(self.names, mapped), edges, self._task, mapped)
 
     @property
     def reads_in_parts(self) -> bool:
@@ -149,7 +162,7 @@ class GraphContent:
         return self._mapped is not None or (self._source.files is not None and "_arrays" not in self.__dict__)
 
     def in_files(self) -> Self:
-        """Return the graph with features and ends of edges in files of this process, into which they are read part by part.
+        """Return the graph with features and edges in files of this process, into which they are read part by part.
 
         Their pages are in memory only while somebody works on them.
         """
@@ -159,11 +172,13 @@ class GraphContent:
 
     @cached_property
     def ids(self) -> Ids:
-        """The ids of the vertices, ascending. Of a graph in Spark they are all that is collected. [vertices].
+        """The ids of the vertices, ascending. Of a graph in Spark or in files they are all that is read. [vertices].
 
         Raises:
             GraphError: there are no vertices, or an id is null.
         """
+        if self._source.files is not None and "_arrays" not in self.__dict__:
+            return self._source.files.ids(self.names)
         if self._source.tables is None:
             return self.arrays().ids
         from lotan.graph import spark_links

@@ -113,6 +113,11 @@ def dangling_edges(count: int, pairs: Sequence[tuple[object, object]]) -> GraphE
     return fault("edges", "src, dst", "edges with an end that is not among the vertices", mend, count, examples)
 
 
+def table_changed() -> GraphError:
+    """Build the error for edges that are others at a second reading."""
+    return fault("edges", "", "the table changed while it was read", "Train on a table that nobody writes to.")
+
+
 def no_vertices() -> GraphError:
     """Build the error for an empty graph."""
     return fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")

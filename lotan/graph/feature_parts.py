@@ -44,7 +44,7 @@ def vertices_in_parts(place: Place, table: Dataset, names: ColumnNames, mapped: 
     if not wanted:
         return found
     width, features, first = width_of(table, names.feature_columns), None, 0
-    for part in _parts(place, table, wanted, max(LEAST_ROWS, PART_BYTES // (FLOAT * max(1, width)))):
+    for part in table_parts(place, table, wanted, max(LEAST_ROWS, PART_BYTES // (FLOAT * max(1, width)))):
         ids = found.ids[first : first + part.num_rows]
         rows = feature_rows(part, ids, names)
         if features is None:
@@ -58,7 +58,7 @@ def vertices_in_parts(place: Place, table: Dataset, names: ColumnNames, mapped: 
     return replace(found, features=features)
 
 
-def _parts(place: Place, table: Dataset, columns: list[str], rows: int) -> Iterator[pa.Table]:
+def table_parts(place: Place, table: Dataset, columns: list[str], rows: int) -> Iterator[pa.Table]:
     """Yield some columns of a table, so many rows at a time, with hardly more than these in memory."""
     from pyarrow import dataset  # here, as in `open_table`
 

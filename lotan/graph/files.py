@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,11 @@ import numpy.typing as npt
 from lotan.errors import GraphError
 from lotan.files import SAVED_MODEL, expanded
 from lotan.graph import file_tables
-from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, VertexColumns, order_of_ids
 from lotan.graph.arrow import edge_table, link_table, vertex_tables
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
+from lotan.graph.edges_in_files import Parts, edges_in_parts
 from lotan.graph.faults import reason
 from lotan.graph.feature_parts import vertices_in_parts
 from lotan.graph.file_tables import open_table, read_rows
@@ -28,6 +30,9 @@ from lotan.graph.splits import UNKNOWN, codes_of
 from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS
 from planner.statistics import Statistics
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
@@ -59,28 +64,63 @@ class TablePlaces(NamedTuple):
         """True if this process can read both without Spark."""
         return self.vertices.by_arrow and self.edges.by_arrow
 
-    def read(self, names: ColumnNames, mapped: MappedMemory | None = None) -> tuple[VertexColumns, EdgeColumns]:
+    def read(self, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
         """Read the named columns of both tables with Arrow.
 
         Args:
             names: the names of columns.
-            mapped: files, into which the features are read part by part; None: into memory (default: None).
+
+        Raises:
+            GraphError: a file is missing, truncated or of another format, a column is missing, or it has a bad value.
+        """
+        vertices, there = self._vertices(names)
+        found = vertex_columns(read_rows(self.vertices, vertices, there.of_vertices()), names)
+        edges, there = self._edges(names)
+        return found, edge_columns(read_rows(self.edges, edges, there.of_edges()), names, found.ids)
+
+    def read_vertices(self, names: ColumnNames, mapped: MappedMemory) -> VertexColumns:
+        """Read the named columns of the vertices, of which the features are read part by part into files.
 
         Raises:
             EngineError: the disk is full.
-            GraphError: a file is missing, truncated or of another format, a column is missing, or it has a bad value.
+            GraphError: as `read`.
         """
+        vertices, there = self._vertices(names)
+        return vertices_in_parts(self.vertices, vertices, there, mapped)
+
+    def ids(self, names: ColumnNames) -> Ids:
+        """Read the ids of the vertices, and return them in ascending order.
+
+        Raises:
+            GraphError: a file cannot be read, there are no vertices, or an id is null or occurs twice.
+        """
+        vertices = open_table(self.vertices)
+        require_columns("vertices", [names.id], vertices.schema.names)
+        bare = replace(names, features=(), label=None, split=None, batch=None, vertex_weight=None)
+        ids = vertex_columns(read_rows(self.vertices, vertices, [names.id]), bare).ids
+        found: Ids = ids[order_of_ids(ids)]
+        return found
+
+    def edges_in_parts(self, names: ColumnNames, ids: Ids) -> Parts:
+        """Return a function that reads the named columns of the edges part by part, see `lotan.graph.edges_in_files`.
+
+        Raises:
+            GraphError: as `read`.
+        """
+        edges, there = self._edges(names)
+        return edges_in_parts(self.edges, edges, there, ids)
+
+    def _vertices(self, names: ColumnNames) -> tuple[Dataset, ColumnNames]:
         vertices = open_table(self.vertices)
         there = names.present(vertices.schema.names)
         require_columns("vertices", there.of_vertices(), vertices.schema.names)
-        if mapped is None:
-            found = vertex_columns(read_rows(self.vertices, vertices, there.of_vertices()), names)
-        else:
-            found = vertices_in_parts(self.vertices, vertices, there, mapped)
+        return vertices, there
+
+    def _edges(self, names: ColumnNames) -> tuple[Dataset, ColumnNames]:
         edges = open_table(self.edges)
-        wanted = names.present_edges(edges.schema.names).of_edges()
-        require_columns("edges", wanted, edges.schema.names)
-        return found, edge_columns(read_rows(self.edges, edges, wanted), names, found.ids)
+        there = names.present_edges(edges.schema.names)
+        require_columns("edges", there.of_edges(), edges.schema.names)
+        return edges, there
 
     def estimate(self, names: ColumnNames, undirected: bool) -> Statistics:
         """Return statistics of the tables, as `lotan.graph.file_tables.estimate` does."""

@@ -314,7 +314,7 @@ class Graph(GraphFacts):
     @property
     def num_vertices(self) -> int:
         """The number of vertices. For a graph in Spark it takes a job."""
-        return self.statistics.vertices
+        return len(self.ids) if self.origin == "files" else self.statistics.vertices
 
     @property
     def num_edges(self) -> int:
@@ -444,7 +444,11 @@ class Graph(GraphFacts):
 
     def _with_labels(self, task: Task) -> GraphArrays:
         """Return the arrays with labels for a task, which are read again: those that the graph has may have lost digits."""
-        vertices = self._source.read(self._mapped)[0]
+        files = self._source.files
+        if self._mapped is None or files is None:
+            vertices = self._source.read()[0]
+        else:
+            vertices = files.read_vertices(self.names, self._mapped)
         settled = settle(vertices.label, task, vertices.ids)
         order = np.argsort(vertices.ids, kind="stable")
         return replace(self.arrays(), label=settled.label[order], classes=settled.classes)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids, some_of
+from lotan.graph.arrays import EdgeColumns, Ids, order_of_ids
 from lotan.graph.column_names import BARE, ColumnNames
 from lotan.graph.columns import edge_columns, require_columns, vertex_columns
-from lotan.graph.file_tables import open_table, read_rows, unreadable
+from lotan.graph.edges_in_files import edges_in_parts
+from lotan.graph.file_tables import open_table
 from lotan.graph.files import TablePlaces
 from lotan.graph.sources import Source
 
@@ -43,7 +44,7 @@ def link_parts(source: Source, rows: int) -> LinkParts:
     vertices, edges = source.read_linked()
     return LinkParts(
         ids=_ascending(vertices.ids),
-        parts=lambda: _slices(edges, rows),
+        parts=lambda: edges.parts(rows),
         typed=edges.edge_type is not None,
         weighted=edges.weight is not None,
         attributed=edges.edge_attr is not None,
@@ -56,42 +57,12 @@ def _ascending(ids: Ids) -> Ids:
     return found
 
 
-def _slices(edges: EdgeColumns, rows: int) -> Iterator[EdgeColumns]:
-    for start in range(0, len(edges.src), rows):
-        some = slice(start, start + rows)
-        yield EdgeColumns(
-            edges.src[some],
-            edges.dst[some],
-            weight=some_of(edges.weight, some),
-            edge_attr=some_of(edges.edge_attr, some),
-            edge_type=some_of(edges.edge_type, some),
-            flat=edges.flat,
-            split=some_of(edges.split, some),
-            relation=some_of(edges.relation, some),
-        )
-
-
 def _of_files(places: TablePlaces, source: Source, rows: int) -> LinkParts:
-    names = replace(source.names, features=(), label=None, split=None, batch=None, vertex_weight=None)
-    vertices = open_table(places.vertices)
-    require_columns("vertices", [names.id], vertices.schema.names)
-    ids = _ascending(vertex_columns(read_rows(places.vertices, vertices, [names.id]), names).ids)
+    ids = places.ids(source.names)
     edges = open_table(places.edges)
-    there = names.with_links().present_edges(edges.schema.names)
+    there = source.names.with_links().present_edges(edges.schema.names)
     require_columns("edges", there.of_edges(), edges.schema.names)
-
-    def parts() -> Iterator[EdgeColumns]:
-        try:
-            given = {"columns": there.of_edges(), "batch_size": rows}
-            for batch in edges.to_batches(**given, batch_readahead=1, fragment_readahead=1):
-                if batch.num_rows:
-                    yield edge_columns(pa.Table.from_batches([batch]), there, ids)
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable(places.edges, error) from error
-        finally:
-            pa.default_memory_pool().release_unused()
-
-    return _named(ids, parts, there)
+    return _named(ids, edges_in_parts(places.edges, edges, there, ids, rows), there)
 
 
 def parts_of_tables(vertices: pa.Table, parts: Callable[[], Iterator[pa.Table]], names: ColumnNames) -> LinkParts:

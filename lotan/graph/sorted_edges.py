@@ -10,6 +10,25 @@ Ends = npt.NDArray[np.int64]
 MOST_KEYS = 2**63 - 1  # the greatest number of a pair of ends
 
 
+def runs_of_ends(counts: Ends, most: int) -> list[range]:
+    """Return all vertices in runs at which at most so many edges end, if no vertex has more.
+
+    Args:
+        counts: the number of edges that end at each vertex [vertices].
+        most: the edges of a run, at most.
+
+    >>> runs_of_ends(np.array([2, 1, 0, 5, 1]), 3)
+    [range(0, 3), range(3, 4), range(4, 5)]
+    """
+    ends, found, start = counts.cumsum(), [], 0
+    while start < len(counts):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        found.append(range(start, stop))
+        start = stop
+    return found
+
+
 def sort_ends(first: Ends, then: Ends, vertices: int) -> tuple[Ends, Ends]:
     """Sort edges by one end and then by the other, and return these ends. Edges that are alike have no order.
 

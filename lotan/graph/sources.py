@@ -23,7 +23,6 @@ from lotan.graph.given_types import GivenTypes
 from lotan.graph.places import is_uri, place_of
 from lotan.graph.table_kinds import is_spark
 from lotan.graph.triples import read_triples, triples_at
-from lotan.memory.mapped import MappedMemory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,18 +56,14 @@ class Source:
             return self.files.read(self.names.with_links())
         return self.read() if self.load_linked is None else self.load_linked()
 
-    def read(self, mapped: MappedMemory | None = None) -> tuple[VertexColumns, EdgeColumns]:
+    def read(self) -> tuple[VertexColumns, EdgeColumns]:
         """Read the vertices and edges of a graph outside Spark, in this process.
 
-        Args:
-            mapped: files for the features of a graph in files; None: they are read into memory (default: None).
-
         Raises:
-            EngineError: the disk is full.
             GraphError: a file cannot be read, a column is missing, or it has a bad value.
         """
         if self.files is not None:
-            return self.files.read(self.names, mapped)
+            return self.files.read(self.names)
         assert self.load is not None, "a graph in Spark is collected instead"
         return self.load()
 

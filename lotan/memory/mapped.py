@@ -120,6 +120,16 @@ class MappedMemory:
         for mapped in list(self._maps.values()):
             mapped.madvise(mmap.MADV_DONTNEED)
 
+    def array(self, count: int, like: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        """Return an array of so many rows of the same kind as those of another, with arbitrary numbers in it.
+
+        Raises:
+            EngineError: If the disk is full.
+        """
+        numbers = count * int(np.prod(like.shape[1:]))
+        found: npt.NDArray[Number] = self.new(numbers, torch.from_numpy(like[:0]).dtype).numpy()
+        return found.reshape(count, *like.shape[1:])
+
     def stored(self, array: npt.NDArray[Number], rows: npt.NDArray[np.int64] | None = None) -> npt.NDArray[Number]:
         """Return an array in a file: a copy, or some rows of it.
 
@@ -130,9 +140,7 @@ class MappedMemory:
         Raises:
             EngineError: If the disk is full.
         """
-        count = len(array) if rows is None else len(rows)
-        kind = torch.from_numpy(array[:0]).dtype
-        found: npt.NDArray[Number] = self.new(count * array[:1].size, kind).numpy().reshape(count, *array.shape[1:])
+        found = self.array(len(array) if rows is None else len(rows), array)
         for some in parts(found):
             found[some] = array[some] if rows is None else array[rows[some]]
             give_back(array)
@@ -141,7 +149,7 @@ class MappedMemory:
 
 def give_back(array: npt.NDArray[Number]) -> None:
     """Take the pages of a contiguous array out of this process, if it lies in a file of `MappedMemory`."""
-    if array.flags.c_contiguous and array.flags.writeable:
+    if array.dtype.kind in "biuf" and array.flags.c_contiguous and array.flags.writeable:
         MappedMemory().give_back(torch.from_numpy(array))
 
 

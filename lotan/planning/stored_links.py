@@ -33,13 +33,13 @@ from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.stored import Stored
 from lotan.validation.complaints import bad_weights, check_edge_data, not_finite
 from lotan.validation.demands import Demands
-from planner.chunks import PART_BYTES
+from planner.chunks import EDGES_READ
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
-from planner.footprint import LEARNED_COPIES, Footprint, footprint, learned_bytes, local_gaps, sums_from_files
+from planner.footprint import LEARNED_COPIES, Footprint, edges_in_files, footprint, learned_bytes, local_gaps
 from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
-from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, EDGES_READ, Sizes, divide
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Sizes, divide
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
@@ -51,9 +51,6 @@ VERTEX_BYTES = 64
 
 READ_BYTES = 96 << 20
 """The bytes that reading links part by part takes, Arrow's own among them. Measured: 60 to 100 MB."""
-
-ENDS_READ = 2
-"""The parts of edges in files that are in memory while sums over them are made ready: ends, and the positions made of them."""
 
 SCORE_PRODUCTS = 3  # products of matrices for a score: itself, and the gradients of both ends
 SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the gradient
@@ -261,6 +258,7 @@ def _stored(
         learned=learned,
         features=features,
         evaluates_on_disk=spills,
+        edges_on_disk=edges_in_files(job.plan, job.statistics),
         states=states,
         footprint=needed,
         scoring_seconds=_scoring_seconds(job, summary, sampling, config, states),
@@ -294,14 +292,11 @@ def _evaluation(job: Job, summary: Summary, config: TrainerConfig) -> Footprint:
     found = footprint(job.traits, job.plan, statistics, layout)
     assert found.in_memory is not None  # the engine is in this process
     rows = DRIVER_BYTES + int(local_gaps(job.plan) * LEARNED_COPIES * learned_bytes(job.plan, statistics))
-    least, edges = found.least, statistics.edges
-    if sums_from_files(job.plan):
-        least = footprint(job.traits, job.plan, replace(statistics, edges=0), layout).least + ENDS_READ * PART_BYTES
-        edges = min(edges, EDGES_READ)
-    # else all edges are read and sorted at one time
+    # if steps need all edges in memory, they are read and sorted at one time
+    edges = min(statistics.edges, EDGES_READ) if edges_in_files(job.plan, statistics) else statistics.edges
     of_edge = EDGE_BYTES + EDGE_NUMBER_BYTES * summary.numbers
     read = of_edge * edges + SET_VERTEX_BYTES * statistics.vertices
-    least = max(read, min(least, found.in_memory) - rows)
+    least = max(read, min(found.least, found.in_memory) - rows)
     return replace(found, peak=max(least, found.in_memory - rows), least=least)
 
 

@@ -20,7 +20,7 @@ from lotan.settings.storage import OF_ALL_ROWS
 from lotan.storage.edge_readers import record_bytes
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
-from planner.footprint import without_rows
+from planner.footprint import edges_in_files, without_rows
 from planner.neighbours import orders_neighbours
 from planner.orders.vertex_division import VertexDivision, VertexSizes, divide_vertices
 from planner.regime import Sampling
@@ -45,7 +45,9 @@ def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, c
     learned = row_widths(learned_modules(model))
     _check(job, learned, config)
     job = replace(job, batch=plan_of_batch(job, sampling, config))
-    return described_memory(replace(job, stored_vertices=_stored(job, learned, config)), config)
+    stored = _stored(job, learned, config)
+    spills = replace(job, stored_vertices=stored).needs(config).spills(MemoryLimit.of(config).bytes)
+    return described_memory(replace(job, stored_vertices=replace(stored, evaluates_on_disk=spills)), config)
 
 
 def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:
@@ -105,4 +107,5 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> Stor
     if folder is None and config.checkpoint_dir is not None:
         folder = Path(config.checkpoint_dir) / "storage"
     place = None if folder is None else Path(folder).expanduser()
-    return StoredVertices(division, sizes, learned, regime.seed, place)
+    on_disk = edges_in_files(job.plan, job.statistics)
+    return StoredVertices(division, sizes, learned, regime.seed, place, on_disk)

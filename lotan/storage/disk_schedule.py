@@ -54,6 +54,7 @@ class DiskSchedule:
     compute_seconds: float
     disk_bytes: int  # the most on the disk
     folder: Path | None  # None: a temporary one
+    evaluation: str  # where columns and edges lie when the whole graph is evaluated, in words; "": it never is
     note: str = ""  # on what is read
 
     @property
@@ -94,6 +95,8 @@ class DiskSchedule:
             f"{duration(self.compute_seconds)} of computation; {duration(self.wait_seconds)} that training waits for",
             f"         on the disk: at most {size(self.disk_bytes)} in {self.folder or 'a temporary folder'}",
         ]
+        if self.evaluation:
+            lines.append(f"         evaluates on the whole graph, with {self.evaluation}")
         count = len(self.sets) if whole else SHOWN_SETS
         for number, (held, examples) in enumerate(zip(self.sets[:count], self.examples, strict=False)):
             lines.append(f"         S{number + 1}  {' '.join(map(str, held))}  | {examples}")
@@ -118,8 +121,21 @@ class DiskSchedule:
             "estimated_compute_seconds": self.compute_seconds,
             "estimated_wait_seconds": self.wait_seconds,
             "disk_bytes": self.disk_bytes,
+            "evaluation": self.evaluation,
             "folder": None if self.folder is None else str(self.folder),
         }
+
+
+def evaluation_words(on_disk: bool, edges_on_disk: bool) -> str:
+    """Return where columns and edges lie when the whole graph is evaluated.
+
+    Args:
+        on_disk: True if columns lie in files.
+        edges_on_disk: True if edges then lie in files too.
+    """
+    if not on_disk:
+        return "columns and edges in memory"
+    return "columns and edges in files" if edges_on_disk else "columns in files, and all edges in memory"
 
 
 def turned_bytes(column_bytes: int, sets: Sequence[Set], partitions: int) -> int:

@@ -12,20 +12,18 @@ import xxhash
 
 from lotan.errors import GraphError
 from lotan.graph import faults
-from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, some_of
+from lotan.graph.arrays import EdgeColumns, GraphArrays, Ids, Positions, Types, finder
+from lotan.graph.edges_in_files import PART_EDGES
 from lotan.graph.faults import EXAMPLES, dangling_edges
 from lotan.graph.graph import Graph
 from lotan.graph.link_parts import LinkParts, relation_of
 from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.links.examples import TRAIN, Links, drawn_splits
-from lotan.memory.mapped import give_back
+from lotan.memory.mapped import parts
 from lotan.settings.tasks import LinkPrediction
 from lotan.validation import complaints
 from planner.scratch import NUMBER_BYTES
 from planner.spec import SPLITS
-
-PART_EDGES = 1 << 17
-"""The edges that are in memory at one time while a graph is read: some 30 MB with all copies, and their texts."""
 
 MOST_VERTICES = 2**31 - 1
 
@@ -116,7 +114,7 @@ class LinkReader:
                 f"The graph has {len(self.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
             )
         self.keys = vertex_keys(self.ids)
-        self._find = _finder(self.ids)
+        self._find = finder(self.ids)
 
     def parts(self, relations: dict[int | str, int]) -> Iterator[Part]:
         """Yield the links as rows, with their splits. Relations without a number get the next one.
@@ -226,21 +224,10 @@ class EdgeReader:
 
     def parts(self, relations: dict[int | str, int]) -> Iterator[Part]:
         """Yield the edges between rows, part by part. Their types are relations."""
-        arrays = self._arrays
-        for start in range(0, len(arrays.src), PART_EDGES):
-            some = slice(start, start + PART_EDGES)
-            edges = EdgeColumns(
-                arrays.src[some],
-                arrays.dst[some],
-                weight=some_of(arrays.weight, some),
-                edge_attr=some_of(arrays.edge_attr, some),
-                edge_type=some_of(arrays.edge_type, some),
-            )
+        for edges in self._arrays.edges.parts(PART_EDGES):
             split = np.full(len(edges.src), TRAIN, dtype=np.int8)
             links = Links(len(self.ids), edges.src, edges.dst, _numbered(edges, relations), split)
             yield Part(links, _numbers(edges))
-        for ends in (arrays.src, arrays.dst):
-            give_back(ends)
 
     def summary(self, digest: str) -> Summary:
         """Return the sizes of the graph.
@@ -254,7 +241,7 @@ class EdgeReader:
             training=len(self._arrays.src),
             validation=0,
             test=0,
-            names=() if types is None else tuple(np.unique(types).tolist()),
+            names=() if types is None else tuple(_distinct(types).tolist()),
             digest=digest,
             weighted=self._arrays.weight is not None,
             attributes=data.width,
@@ -270,15 +257,12 @@ def _numbers(edges: EdgeColumns) -> Numbers:
     return np.concatenate([nothing, *columns], axis=1, dtype=np.float32)
 
 
-def _finder(ids: Ids) -> Any:
-    """Return a function from ids to their rows, or -1."""
-    count = len(ids)
-    if ids.dtype.kind == "i" and ids[0] == 0 and ids[-1] == count - 1:
-        return lambda ends: np.where((ends < 0) | (ends >= count), -1, ends).astype(np.int64)
-    import pandas as pd  # not at the top: it takes a third of a second
-
-    index = pd.Index(ids)
-    return lambda ends: index.get_indexer(ends).astype(np.int64, copy=False)
+def _distinct(numbers: Types) -> Types:
+    """Return the distinct numbers, ascending. Those that lie in a file are read part by part."""
+    found = numbers[:0]
+    for some in parts(numbers):
+        found = np.union1d(found, numbers[some])
+    return found
 
 
 def _numbered(edges: EdgeColumns, relations: dict[int | str, int]) -> Positions | None:

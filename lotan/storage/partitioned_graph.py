@@ -21,6 +21,7 @@ import xxhash
 
 from lotan.errors import GraphError, StorageError
 from lotan.graph.arrays import Ids, Positions
+from lotan.graph.faults import table_changed
 from lotan.links.examples import TRAIN, Links
 from lotan.storage.edge_readers import OTHER, Numbers, Reader, Summary
 from lotan.storage.folder import check_room, read_manifest, write_manifest, written
@@ -231,7 +232,7 @@ def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement)
                     os.pwrite(file.fileno(), ordered[first:end].data.cast("B"), place)
                     free[bucket] += end - first
             if not np.array_equal(free, offsets[1:]):
-                raise GraphError("edges: the table changed while it was read. Train on a table that nobody writes to.")
+                raise table_changed()
 
     written(folder, write)
     rest = _in_order(np.concatenate(others))

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order, packed, some_of
+from lotan.graph.sorted_edges import runs_of_ends
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
 from lotan.storage.edge_readers import Numbers
 from lotan.storage.partitioned_graph import PartitionedGraph, Records
 from lotan.storage.placement import Placement
-from planner.orders.division import EDGES_READ
+from planner.chunks import EDGES_READ
 from planner.orders.order import Bucket
 
 
@@ -170,13 +171,7 @@ def _ends_to_read(graph: PartitionedGraph, partition: int) -> list[range]:
     counts = np.zeros(count, dtype=np.int64)
     for bucket, end in buckets:
         counts += np.bincount(graph.edges([bucket])[0][:, end] - first, minlength=count)
-    ends, found, start = counts.cumsum(), [], 0
-    while start < count:
-        before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + EDGES_READ, side="right")))
-        found.append(range(first + start, first + stop))
-        start = stop
-    return found
+    return [range(first + run.start, first + run.stop) for run in runs_of_ends(counts, EDGES_READ)]
 
 
 def _ending_in(graph: PartitionedGraph, partition: int) -> list[tuple[Bucket, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, making_seconds, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, making_seconds, turned_bytes
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.row_files import GENERATIONS
@@ -27,6 +27,7 @@ class Stored:
     learned: Mapping[str, int]  # the numbers in a row of each parameter that has a row for each vertex
     features: StoredFeatures | None  # None: the model reads none
     evaluates_on_disk: bool  # True if the columns of an evaluation on the whole graph lie in files
+    edges_on_disk: bool  # True if its edges then lie there too, and are read a part at a time
     states: int  # the numbers of the optimizer for each number of a row
     footprint: Footprint
     scoring_seconds: float  # the estimated seconds of an epoch in which pairs are scored and rows are changed
@@ -78,4 +79,5 @@ class Stored:
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,
+            evaluation=evaluation_words(self.evaluates_on_disk, self.edges_on_disk) if sizes.messages else "",
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, making_seconds, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, making_seconds, turned_bytes
 from lotan.storage.row_files import GENERATIONS
 from planner.orders.vertex_division import VertexDivision, VertexSizes
 
@@ -20,6 +20,8 @@ class StoredVertices:
     learned: Mapping[str, int]  # the numbers in a row of each parameter that has a row for each vertex
     seed: int  # of the regime, which draws partitions and orders
     folder: Path | None  # the folder of the partitions; None: a temporary one
+    edges_on_disk: bool  # True if an evaluation whose columns lie in files has its edges there too
+    evaluates_on_disk: bool = False  # True if the columns of an evaluation lie in files
 
     @property
     def disk_bytes(self) -> int:
@@ -63,5 +65,6 @@ class StoredVertices:
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,
+            evaluation=evaluation_words(self.evaluates_on_disk, self.edges_on_disk),
             note=" in the first epoch; those with training vertices stay" if division.order == "cached_nodes" else "",
         )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from lotan.graph.arrays import GraphArrays
+from lotan.graph.arrays import GraphArrays, counted
 from lotan.graph.faults import example_row, shown
 from lotan.graph.given_types import GivenTypes
 from lotan.memory.mapped import give_back, parts
@@ -40,12 +44,11 @@ def check_arrays(graph: GraphArrays, demands: Demands, types: GivenTypes | None 
     _check_numbers_of_edges(names, demands)
     _check_types(names, demands)
     if demands.in_edges is not None and len(graph.dst):
-        counts = np.bincount(graph.dst)
+        counts = counted(graph.dst, len(graph.ids))
         if counts.max() > demands.in_edges[0]:
             raise complaints.too_many_in_edges(names.vertex(int(counts.argmax())), int(counts.max()), demands)
     found = _report(graph)
-    for array in (graph.features, graph.src, graph.dst):
-        give_back(array)
+    give_back(graph.features)
     return found
 
 
@@ -74,11 +77,11 @@ def _check_numbers_of_edges(names: Names, demands: Demands) -> None:
     graph = names.graph
     for bound in demands.bounds:
         if bound.column == "edge_attr" and graph.edge_attr is not None:
-            bad = _outside(graph.edge_attr, bound)
-            if bad.any():
-                src, dst = names.ends(edge := _first(bad))
+            bad, edge = _found(graph.edge_attr, partial(_outside, bound=bound))
+            if bad:
+                src, dst = names.ends(edge)
                 example = f"{shown(src)} -> {shown(dst)}: {graph.edge_attr[edge, bound.place]}"
-                raise complaints.numbers_out_of_range(bound, _count(bad), example)
+                raise complaints.numbers_out_of_range(bound, bad, example)
 
 
 def _outside(rows: npt.NDArray[np.float32], bound: Bound) -> Rows:
@@ -131,10 +134,14 @@ def _check_weights(names: Names, demands: Demands) -> None:
     graph = names.graph
     if graph.weight is None:
         return
-    for bad, negative in ((~np.isfinite(graph.weight), False), (graph.weight < 0, True)):
-        if bad.any() and (demands.normalised_weights or not negative):
-            edge = _first(bad)
-            raise complaints.bad_weights(_count(bad), *names.ends(edge), graph.weight[edge], negative)
+    kinds: tuple[tuple[Callable[[Any], Rows], bool], ...] = (
+        (lambda weight: ~np.isfinite(weight), False),
+        (lambda weight: weight < 0, True),
+    )
+    for is_bad, negative in kinds[: 2 if demands.normalised_weights else 1]:
+        bad, edge = _found(graph.weight, is_bad)
+        if bad:
+            raise complaints.bad_weights(bad, *names.ends(edge), graph.weight[edge], negative)
 
 
 def _check_vertex_weights(names: Names) -> None:
@@ -151,10 +158,9 @@ def _check_attributes(names: Names) -> None:
     graph = names.graph
     if graph.edge_attr is None:
         return
-    bad = ~np.asarray(np.isfinite(graph.edge_attr).all(axis=1))
-    if bad.any():
-        edge = _first(bad)
-        raise complaints.attributes_not_finite(_count(bad), *names.ends(edge), graph.edge_attr[edge].tolist())
+    bad, edge = _found(graph.edge_attr, lambda rows: ~np.isfinite(rows).all(axis=1))
+    if bad:
+        raise complaints.attributes_not_finite(bad, *names.ends(edge), graph.edge_attr[edge].tolist())
 
 
 def _check_types(names: Names, demands: Demands) -> None:
@@ -162,23 +168,43 @@ def _check_types(names: Names, demands: Demands) -> None:
     if graph.edge_type is None:
         return
     limit = complaints.type_limit(demands)
-    bad = np.asarray((graph.edge_type < 0) | (graph.edge_type >= limit))
-    if bad.any():
-        edge = _first(bad)
-        raise complaints.types_out_of_range(_count(bad), *names.ends(edge), graph.edge_type[edge], demands)
+    bad, edge = _found(graph.edge_type, lambda types: (types < 0) | (types >= limit))
+    if bad:
+        raise complaints.types_out_of_range(bad, *names.ends(edge), graph.edge_type[edge], demands)
 
 
 def _report(graph: GraphArrays) -> GraphReport:
-    # Edges are sorted by destination, then source, so parallel edges are neighbours.
-    parallel = (graph.src[1:] == graph.src[:-1]) & (graph.dst[1:] == graph.dst[:-1])
     return GraphReport(
         vertices=len(graph.ids),
         edges=len(graph.src),
         width=graph.features.shape[1],
         self_loops=graph.statistics.self_loops,
-        parallel_edges=_count(parallel),
-        without_in_edges=_count(np.bincount(graph.dst, minlength=len(graph.ids)) == 0),
+        parallel_edges=_parallel(graph),
+        without_in_edges=_count(counted(graph.dst, len(graph.ids)) == 0),
     )
+
+
+def _parallel(graph: GraphArrays) -> int:
+    """Return how many edges have the ends of the one before. Edges are sorted, so that parallel ones are neighbours."""
+    found, last = 0, (-1, -1)  # the ends of the last edge of the part before
+    for part in graph.edges.parts():
+        src, dst = part.src, part.dst
+        found += _count((src[1:] == src[:-1]) & (dst[1:] == dst[:-1]))
+        if len(src):
+            found += last == (src[0], dst[0])
+            last = int(src[-1]), int(dst[-1])
+    return found
+
+
+def _found(column: npt.NDArray[Any], is_bad: Callable[[Any], Rows]) -> tuple[int, int]:
+    """Return how many rows are bad, and the first of them. A column that lies in a file is read part by part."""
+    count, first = 0, -1
+    for some in parts(column):
+        bad = is_bad(column[some])
+        here = _count(bad)
+        first = some.start + _first(bad) if here and not count else first
+        count += here
+    return count, first
 
 
 def _first(rows: Rows) -> int:

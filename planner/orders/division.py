@@ -34,9 +34,6 @@ VERTEX_BYTES = 96
 EDGE_BYTES = 100
 """The bytes of an edge in the graph of a set, while the edges are read and sorted."""
 
-EDGES_READ = 1 << 19
-"""The edges that are read and sorted at one time, when the edges of the whole graph are put into files."""
-
 EDGE_NUMBER_BYTES = 16
 """The bytes of each weight or attribute of such an edge: as read, by themselves, with reverses, and sorted."""
 

@@ -16,6 +16,7 @@ from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
 from planner.footprint import (
     alive_bytes,
+    edges_in_files,
     footprint,
     held,
     in_hand,
@@ -225,3 +226,20 @@ def test_edges_in_files_are_read_a_part_at_a_time_by_sums_over_them():
     of_relation = tuple(replace(step, edges="graph:0") for step in first)
     assert of_relation
     assert not sums_from_files(replace(weighted, prepare=of_relation))
+
+
+@pytest.mark.parametrize("form", ["sums", "attention"])
+def test_an_evaluation_of_edges_in_files_needs_no_more_memory_for_more_edges(form: str) -> None:
+    name = {"sums": "GCN", "attention": "GAT"}[form]
+    planned = plan_of(name, sample(3, weighted=EVERY[name].weights), Options(pricing=Pricing(LOCAL))).plan
+    evaluates = replace(planned, train=(), train_and_evaluate=())
+    few, many = (replace(LARGE, in_files=True, edges=edges, profile=None) for edges in (20_000_000, 40_000_000))
+
+    def least(plan: Plan, statistics: Statistics) -> int:
+        return footprint(LOCAL, plan, statistics, Layout(CREW, 2)).least
+
+    assert edges_in_files(evaluates, few) == (form == "sums")
+    assert (least(evaluates, few) == least(evaluates, many)) == (form == "sums")
+    assert not edges_in_files(planned, few)
+    assert least(planned, few) < least(planned, many)  # a pass that trains holds both directions' matrices
+    assert not edges_in_files(evaluates, replace(few, in_files=False))

@@ -17,8 +17,9 @@ from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
 from lotan.engines.base import Pass, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local import LocalEngine, topology
 from lotan.errors import ConfigurationError, ModelError, StorageError
+from lotan.graph import edges_in_files
 from lotan.graph.arrays import GraphArrays, edge_order
 from lotan.planning.job import Job
 from lotan.planning.learned import draw_rows
@@ -28,6 +29,7 @@ from lotan.storage.placement import ExamplesFirst, Placement
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.training.learner import weights_of
 from lotan.training.passes import mean_of_batch
+from planner.footprint import Footprint
 from planner.orders.vertex_division import divide_vertices
 from tests.training.test_checkpoints_within_epochs import dying_after
 
@@ -310,6 +312,37 @@ def test_explain_computes_no_schedule_for_forms_without_one(monkeypatch: pytest.
     assert explained.explain(stage="logical")
     with pytest.raises(AssertionError, match="was computed"):
         explained.explain()
+
+
+def weighted_gcn() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return lotan.nn.GCN(WIDTH, 8, 2, CLASSES)
+
+
+def rows() -> torch.nn.Module:
+    return WithRows()
+
+
+@pytest.mark.parametrize("model", [sage, weighted_gcn, rows])
+def test_an_evaluation_with_edges_in_files_has_the_bits_of_one_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Any
+) -> None:
+    for module in (edges_in_files, topology):
+        monkeypatch.setattr(module, "EDGES_READ", 50)
+    lotan.Graph.from_arrays(**columns(), **(WEIGHTS if model is weighted_gcn else {})).save(tmp_path)
+
+    def asked(limit: str | None) -> lotan.Trainer:
+        graph, one = lotan.Graph.read(tmp_path), model()
+        return trainer(ONCE, one, graph=graph, fanouts=(3,) * (1 + (model is not rows)), memory_limit=limit)
+
+    monkeypatch.setattr(Footprint, "spills", lambda self, limit: limit is not None)  # so small a graph has no need to
+    free, limited = asked(None), asked("64g")
+    assert "evaluates on the whole graph, with columns and edges in memory" in free.explain()
+    assert "evaluates on the whole graph, with columns and edges in files" in limited.explain()
+    whole, found = free.fit(), limited.fit()
+    assert [epoch["metrics"] for epoch in found.history] == [epoch["metrics"] for epoch in whole.history]
+    weights = weights_of(free.model)
+    assert all(torch.equal(one, weights[name]) for name, one in weights_of(limited.model).items())
 
 
 def test_explain_prints_the_schedule() -> None:

@@ -5,14 +5,15 @@ The level of a vertex is the smallest number of hops along edges from it to a ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lotan.graph.arrays import GraphArrays
+from lotan.graph.arrays import EdgeColumns, GraphArrays, some_of
+from lotan.graph.edges_in_files import sort_in_files
 from lotan.graph.sorted_edges import sort_ends
 from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS, Targets
@@ -37,32 +38,40 @@ class LevelOrder:
 
         Args:
             arrays: The graph's arrays.
-            mapped: The files for features and for the ends of edges; None: they lie in memory.
+            mapped: The files for features and edges; None: they lie in memory.
         """
-        src, dst = self.places[arrays.src], self.places[arrays.dst]
-        edges: NDArray[np.int64] | slice = slice(None)
-        if arrays.weight is None and arrays.edge_attr is None and arrays.edge_type is None:
-            dst, src = sort_ends(dst, src, len(self.rows))
-        else:
-            edges = np.lexsort((src, dst))  # a stable sort: parallel edges stay in the order of their weights
-            src, dst = src[edges], dst[edges]
         if mapped is None:  # torch's memory is aligned
+            edges = self._sorted(arrays.edges)
             features = torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy()
         else:
-            src, dst, features = mapped.stored(src), mapped.stored(dst), mapped.stored(arrays.features, self.rows)
+            edges = sort_in_files(lambda: map(self._with_places, arrays.edges.parts()), len(self.rows), mapped)
+            features = mapped.stored(arrays.features, self.rows)
         return GraphArrays(
             ids=arrays.ids[self.rows],
             features=features,
             label=arrays.label[self.rows],
             split=arrays.split[self.rows],
             vertex_weight=None if arrays.vertex_weight is None else arrays.vertex_weight[self.rows],
-            src=src,
-            dst=dst,
-            weight=None if arrays.weight is None else arrays.weight[edges],
-            edge_attr=None if arrays.edge_attr is None else arrays.edge_attr[edges],
-            edge_type=None if arrays.edge_type is None else arrays.edge_type[edges],
+            src=edges.src,
+            dst=edges.dst,
+            weight=edges.weight,
+            edge_attr=edges.edge_attr,
+            edge_type=edges.edge_type,
             flat=arrays.flat,
         )
+
+    def _with_places(self, edges: EdgeColumns) -> EdgeColumns:
+        return replace(edges, src=self.places[edges.src], dst=self.places[edges.dst])
+
+    def _sorted(self, edges: EdgeColumns) -> EdgeColumns:
+        """Return edges in memory by destination, then source, in this order. Parallel edges stay as they are sorted."""
+        src, dst = self.places[edges.src], self.places[edges.dst]
+        if edges.weight is None and edges.edge_attr is None and edges.edge_type is None:
+            dst, src = sort_ends(dst, src, len(self.rows))
+            return EdgeColumns(src, dst, None)
+        order = np.lexsort((src, dst))
+        weight, attributes = some_of(edges.weight, order), some_of(edges.edge_attr, order)
+        return EdgeColumns(src[order], dst[order], weight, attributes, some_of(edges.edge_type, order))
 
 
 def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = "train") -> LevelOrder | None:
@@ -72,7 +81,8 @@ def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = 
     level = np.full(len(arrays.ids), deepest + 1)
     level[arrays.split >= 0 if targets == "split" else arrays.split == SPLITS.index("train")] = 0
     for hops in range(1, deepest + 1):
-        sources = arrays.src[level[arrays.dst] == hops - 1]
-        level[sources[level[sources] > hops]] = hops
+        for edges in arrays.edges.parts():  # what one part changes is for the next hop
+            sources = edges.src[level[edges.dst] == hops - 1]
+            level[sources[level[sources] > hops]] = hops
     counts = np.bincount(level, minlength=deepest + 1).cumsum()[: deepest + 1]
     return LevelOrder(np.argsort(level, kind="stable"), tuple(counts.tolist()))

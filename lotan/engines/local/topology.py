@@ -19,14 +19,12 @@ from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.graph.sorted_edges import sort_ends
 from lotan.memory.mapped import MappedMemory, give_back
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
+from planner.chunks import EDGES_READ
 from planner.edge_columns import LOOP, ORDER, fill_of
 from planner.edge_sets import as_given, is_reversed, relation_of, reversed_set
 from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]
-
-EDGES_AT_A_TIME = 1 << 19
-"""The edges in files that are read, or sorted, in memory at one time."""
 
 
 def no_column(name: str) -> Tensor:
@@ -221,7 +219,7 @@ class Edges:
         weight = None if self.weight is None else mapped.new(most).numpy()
         read = [column for column in (src, dst, weight, self.src, self.dst, self.weight) if column is not None]
         first, made = 0, 0
-        length = EDGES_AT_A_TIME // 2  # beside both ends there are those with loops, and what sorts them
+        length = EDGES_READ // 2  # beside both ends there are those with loops, and what sorts them
         while first < self.vertices:
             last = int(np.searchsorted(ends, ends[first] + length, side="right")) - 1
             last = min(self.vertices, max(first + 1, min(last, first + length)))
@@ -316,8 +314,8 @@ def _counted(numbers: Positions, length: int, in_files: bool) -> Positions:
 
 def _runs(array: NDArray[Any]) -> Iterator[slice]:
     """Yield the rows of an array in runs. The pages of a run are given back when the next one is asked for."""
-    for start in range(0, len(array), EDGES_AT_A_TIME):
-        yield slice(start, start + EDGES_AT_A_TIME)
+    for start in range(0, len(array), EDGES_READ):
+        yield slice(start, start + EDGES_READ)
         give_back(array)
 
 

@@ -20,7 +20,7 @@ def test_self_loops_in_files_are_those_in_memory(monkeypatch, beside):
     weight = None if beside == "nothing" else random.normal(size=400).astype(np.float32) ** 2
     data = {"edge_attr": torch.rand(400, 2)} if "attributes" in beside else {}
     whole = Edges(40, src, dst, weight, data=data).with_self_loops()
-    monkeypatch.setattr(topology, "EDGES_AT_A_TIME", 32)
+    monkeypatch.setattr(topology, "EDGES_READ", 32)
     mapped = MappedMemory()
     found = Edges(40, src, dst, weight, data=data, mapped=mapped).with_self_loops()
     assert all(mapped.holds(torch.from_numpy(ends)) for ends in (found.src, found.dst))
