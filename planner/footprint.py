@@ -216,23 +216,43 @@ def _reads_edges(plan: Plan) -> bool:
 
 def edges_in_files(plan: Plan, statistics: Statistics) -> bool:
     """Return True if the edges of a graph in files stay there on local: the plan only evaluates, and reads parts of them."""
-    return statistics.in_files and not plan.train and sums_from_files(plan)
+    return statistics.in_files and reads_edges_in_parts(plan)
 
 
-def sums_from_files(plan: Plan) -> bool:
-    """Return True if local reads edges that lie in files a part at a time, when it runs a plan that does not train.
+def reads_edges_in_parts(plan: Plan) -> bool:
+    """Return True if local reads edges that lie in files a part at a time: the plan does not train, and no step hinders it.
 
-    It does for sums over the graph's own edges, and over those with self-loops.
+    Sums do not, and neither do steps and stages that need all in-edges of one vertex, but no others. The edges are the
+    graph's own, or those with self-loops. What loops get as attributes is found on all edges, and static columns are of all.
     """
-    steps = *plan.prepare, *plan.evaluate
-    sets = {step.edges for step in steps if isinstance(step, PropagateStep)}
-    return not _reads_edges(plan) and sets <= {"graph", "self_loops"}
+    every = *plan.prepare, *plan.evaluate, *plan.predict
+    steps = [step for step in every if isinstance(step, PropagateStep | EdgeStep)]
+    sets = {step.edges for step in steps}.union(*(stage.edge_sets for stage in plan.stages))
+    in_runs = all(isinstance(step, PropagateStep) or step.in_runs for step in steps) and all(map(_in_runs, plan.stages))
+    whole = plan.train or any(column.edges for column in plan.static_columns)
+    return not whole and in_runs and sets <= {"graph", "self_loops"}
+
+
+def _in_runs(stage: Stage) -> bool:
+    """Return True if a stage may run on some vertices after others, with their in-edges and what the graph's own edges have."""
+    columns = {name for edges in stage.edge_sets for name in stage.edge_columns(edges)}
+    drawn = any(map(stage.draws_on, stage.edge_sets))
+    few = stage.edge_sets and any(output.few for output in stage.outputs)
+    return not (drawn or few) and columns <= {"edge_attr", "edge_type"}
+
+
+def _numbers_on_edges(plan: Plan) -> int:
+    """Return the most numbers that a stage computes on an edge."""
+    calls = ((call for one in stage.each for call in one.calls if call.type.edges) for stage in plan.stages)
+    return max((sum(call.type.width for call in of_stage) for of_stage in calls), default=0)
 
 
 def _graph_held(plan: Plan, statistics: Statistics) -> int:
     """Return the bytes of a graph in memory while a plan runs on it, if features and the ends of edges lie in files."""
     if edges_in_files(plan, statistics):
-        return _parts_of_edges(statistics) + LOCAL_VERTEX_BYTES * statistics.vertices
+        of_edge = LOCAL_EDGE_BYTES + NUMBER_BYTES * _numbers_on_edges(plan) if _reads_edges(plan) else 0
+        of_run = of_edge * min(EDGES_READ, statistics.edges)
+        return _parts_of_edges(statistics) + of_run + LOCAL_VERTEX_BYTES * statistics.vertices
     of_edge = LOCAL_EDGE_BYTES if _reads_edges(plan) else SUMMED_EDGE_BYTES
     of_edge += FEATURE_COPIES * 4 * statistics.edge_data.numbers
     return of_edge * statistics.edges + LOCAL_VERTEX_BYTES * statistics.vertices
@@ -249,6 +269,10 @@ def step_in_hand(plan: Plan, step: Step, sizes: Mapping[str, int], statistics: S
         layout: The chunks and the threads.
     """
     touched = sum(sizes.get(name, 0) for name in {*step.reads, *step.makes})
+    if isinstance(step, EdgeStep) and edges_in_files(plan, statistics):
+        of_edges = sum(sizes.get(name, 0) for name in {*step.of_edges, *(step.makes if step.output.edges else ())})
+        share = min(1.0, EDGES_READ / max(1, statistics.edge_count(step.edges, step.within)))
+        return touched - of_edges + int(share * of_edges)
     part = min(1.0, rows_in_hand(statistics.vertices, layout.cores, layout.chunk_rows) / max(1, statistics.vertices))
     if isinstance(step, PropagateStep):
         width = row_bytes(step.output) // NUMBER_BYTES

@@ -47,6 +47,13 @@ class EdgeExpressionStep(EdgeStep):
         """The names of the columns that it reads."""
         return columns(self.expression)
 
+    IN_RUNS = True
+
+    @property
+    def of_edges(self) -> tuple[str, ...]:
+        """The names of the edge columns that it reads."""
+        return tuple(leaf[1] for leaf in leaves(self.expression) if leaf[0] == "edge")
+
     @property
     def at_sources(self) -> tuple[str, ...]:
         """The names of the columns that it reads where its edges begin."""

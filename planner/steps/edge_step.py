@@ -62,6 +62,10 @@ class EdgeStep(ColumnStep):
     NEEDS: ClassVar[Ability] = "edge_columns"  # ability that an engine needs to run it
     READS: ClassVar[tuple[str, ...]] = ("input",)  # fields that name the columns it reads
     AT_SOURCES: ClassVar[tuple[str, ...]] = ()  # the fields in READS whose columns are read where edges begin
+    OF_EDGES: ClassVar[tuple[str, ...]] = ()  # the fields in READS that name edge columns
+    IN_RUNS: ClassVar[bool] = (
+        False  # True if the in-edges of a vertex are all that it needs for that vertex, or for them
+    )
     DRAWS: ClassVar[bool] = False  # True if it draws random numbers
 
     @property
@@ -73,6 +77,16 @@ class EdgeStep(ColumnStep):
     def at_sources(self) -> tuple[str, ...]:
         """The names of the columns that it reads where its edges begin."""
         return tuple(getattr(self, name) for name in self.AT_SOURCES)
+
+    @property
+    def of_edges(self) -> tuple[str, ...]:
+        """The names of the edge columns that it reads."""
+        return tuple(getattr(self, name) for name in self.OF_EDGES)
+
+    @property
+    def in_runs(self) -> bool:
+        """True if it may run on the in-edges of some vertices after those of others."""
+        return self.IN_RUNS
 
     @cached_property
     def reads(self) -> tuple[str, ...]:

@@ -37,6 +37,13 @@ class EdgeSumStep(EdgeStep):
     input: str
     end: Literal["source", "destination"] = "destination"
 
+    OF_EDGES = ("input",)
+
+    @property
+    def in_runs(self) -> bool:
+        """True if it may run on the in-edges of some vertices after those of others."""
+        return self.end == "destination"
+
     @property
     def read_whole(self) -> tuple[str, ...]:
         """The name of its input if it sums by source, because a vertex has out-edges in all partitions."""

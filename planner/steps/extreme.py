@@ -63,6 +63,8 @@ class _ComparingStep(EdgeStep):
 class ExtremeStep(_ComparingStep):
     """output[v] = maximum ("max") or minimum ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
 
+    IN_RUNS = True
+
     def adjoint(self, gradient: str, backward: Backward) -> None:
         """Add a step that divides the gradient among the sources that have the extreme."""
         given = backward.column(self.input, self.output.shape)

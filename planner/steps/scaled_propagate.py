@@ -49,6 +49,12 @@ class ScaledPropagateStep(EdgeStep):
     reverse: bool = False
 
     READS = ("input", "scales")
+    OF_EDGES = ("scales",)
+
+    @property
+    def in_runs(self) -> bool:
+        """True if it may run on the in-edges of some vertices after those of others."""
+        return not self.reverse
 
     @property
     def at_sources(self) -> tuple[str, ...]:
@@ -119,6 +125,7 @@ class EdgeDotStep(EdgeStep):
 
     READS = ("source", "destination")
     AT_SOURCES = ("source",)
+    IN_RUNS = True
 
     @property
     def read_whole(self) -> tuple[str, ...]:

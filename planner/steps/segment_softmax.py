@@ -38,6 +38,9 @@ class SegmentSoftmaxStep(EdgeStep):
 
     input: str
 
+    OF_EDGES = ("input",)
+    IN_RUNS = True
+
     def adjoint(self, gradient: str, backward: Backward) -> None:
         """Add its vector-Jacobian product over in-edges."""
         given = backward.column(self.input, self.output.shape, self.edges)

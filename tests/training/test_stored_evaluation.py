@@ -90,4 +90,8 @@ def test_an_evaluation_holds_a_part_of_the_edges_and_no_more_than_was_estimated(
         estimates.append(estimated)
     assert peaks[0] <= estimates[0]
     assert peaks[1] > 1.3 * peaks[0]  # all edges are in memory
-    assert torch.equal(torch.load(tmp_path / "True.pt"), torch.load(tmp_path / "False.pt"))
+    found, wanted = (torch.load(tmp_path / f"{on_disk}.pt") for on_disk in (True, False))
+    if layer == "GATConv":  # a product has its rows in other numbers, which may change the last bit
+        assert torch.allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    else:
+        assert torch.equal(found, wanted)

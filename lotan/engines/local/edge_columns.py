@@ -147,7 +147,7 @@ class EdgeColumns:
             case ("source", name):
                 return columns[name].index_select(0, block.positions[run])
             case ("destination", name):
-                return columns[name].index_select(0, block.destinations[run])
+                return columns[name].index_select(0, block.destinations[run] + self.edges.before)
             case ("edge", name):
                 return columns[name][run]
             case ("weight",):
@@ -218,7 +218,7 @@ class EdgeColumns:
 
         def multiply(run: slice) -> None:
             product = source.index_select(0, block.positions[run])
-            product *= destination.index_select(0, block.destinations[run])
+            product *= destination.index_select(0, block.destinations[run] + self.edges.before)
             torch.sum(product.view(len(product), heads, -1), dim=-1, out=out[run])
 
         self._in_runs(source.shape[1], multiply)

@@ -3,7 +3,8 @@
 A column is a tensor of rows of vertices, in the order of their levels and then of their ids: all vertices, or those
 within a level. A stage runs chunk by chunk. Threads share the chunks if there are enough; otherwise torch's threads
 share each operator. If one stage alone reads the sums of a propagate, they are made chunk by chunk as the stage reads
-them, and never exist as a whole column. A stage that reads edges itself runs on all its vertices at once.
+them, and never exist as a whole column. A stage that reads edges itself runs on all its vertices at once, or, if edges in
+files are evaluated on, on the vertices that some of them end in.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.moves import Moves
 from lotan.engines.local.pipe_run import PipeRun
 from lotan.engines.local.sums import write_sums
+from lotan.engines.local.topology import Edges
 from lotan.engines.local.totals import Spread, reduced, sum_of_rows, total
 from lotan.engines.local.traits import TRAITS
 from lotan.engines.observed import Extent
@@ -38,6 +40,7 @@ from lotan.stages.spill_file import SpillFile
 from planner.batch import content_names
 from planner.chunks import sharing_threads
 from planner.estimate import row_bytes
+from planner.footprint import reads_edges_in_parts
 from planner.holding import Budget
 from planner.physical import Plan
 from planner.steps.collect import CollectStep, GatherStep
@@ -96,6 +99,7 @@ class LocalEngine(Engine):
         self._kept, self._spare = KeptColumns(), spare  # the kept columns are the graph's
         self._pass: LocalPass | None = None
         self._moves = Moves(budget if on_disk else None)
+        self._in_runs = False  # True if the plan's steps on edges run on those that end in some vertices at a time
         self._one_by_one = on_disk  # a lazy sum keeps its whole input in memory until its reader ends
 
     @property
@@ -182,6 +186,7 @@ class LocalEngine(Engine):
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Begin a pass."""
         self._moves.begin(plan, steps, self._columns)
+        self._in_runs = self._mapped is not None and reads_edges_in_parts(plan)
         programs, in_memory = self._loaded.programs, self._moves.stages_in_memory
         self._pass = LocalPass(steps, a_pass, programs, self._file, in_memory)
 
@@ -265,10 +270,26 @@ class LocalEngine(Engine):
         """Run a step on edges. [vertices, *shape], or [edges, heads] for an edge column."""
         loaded = self._loaded
         edges = loaded.sets.within(step.edges, step.within)
-        runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
-        made = runs.run(step, whole, loaded.rows(step.output))
-        return self._settled(self._columns.stored(made, step.output.name))
+        rows = loaded.rows(step.output)
+        if self._mapped is not None and self._in_runs:
+            return self._settled(self._on_runs(self._mapped, step, edges, whole, rows))
+        runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
+        return self._settled(self._columns.stored(runs.run(step, whole, rows), step.output.name))
+
+    def _on_runs(
+        self, mapped: MappedMemory, step: EdgeStep, edges: Edges, columns: Mapping[str, Tensor], rows: int
+    ) -> Tensor:
+        """Run a step on edges in files, on those that end in some vertices after those of others."""
+        made = self._columns.new(rows, step.output.shape, step.output.name)
+        self._columns.clear(made, edges.ends if step.output.edges is None else edges.block.edges)
+        for vertices, some, of_run in edges.runs():
+            cut = {name: column[some] if name in step.of_edges else column for name, column in columns.items()}
+            on_run = EdgeColumns(of_run, self._loaded.keys, self._running.randomness, self._crew, Columns())
+            place = vertices if step.output.edges is None else some
+            made[place] = on_run.run(step, cut, place.stop - place.start)
+            mapped.give_all_back()
+        return made
 
     def score(self, step: ScoreStep, rows: Handle) -> Tensor:
         """Return the gradient that `scoring` finds for the output rows. [rows, width] -> [rows, width]."""
@@ -353,7 +374,11 @@ class LocalEngine(Engine):
         program = self._loaded.programs[step.stage]
         pipe = PipeRun(self._loaded, self._running, self._crew, self._columns, program, step)
         try:
-            return self._settled(pipe.whole(values) if program.stage.edge_sets else pipe.in_chunks(values))
+            if not program.stage.edge_sets:
+                return self._settled(pipe.in_chunks(values))
+            if self._mapped is not None and self._in_runs:
+                return pipe.in_runs(values, self._mapped)
+            return self._settled(pipe.whole(values))
         except LotanError:
             raise
         except (RuntimeError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""How the local engine runs a pipe step: in chunks, or on all vertices at once."""
+"""How the local engine runs a pipe step: in chunks, on all vertices at once, or on those that some edges end in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from lotan.engines.base import Handle
@@ -15,9 +16,12 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
-from lotan.stages.chunk import Chunk, Saved, padded
+from lotan.graph.sorted_edges import runs_of_ends
+from lotan.memory.mapped import MappedMemory
+from lotan.stages.chunk import Chunk, EdgeBlock, Saved, padded
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
+from planner.chunks import EDGES_READ
 from planner.loss import TARGETS
 from planner.spec import EdgeSet
 from planner.steps.pipe import Gradients, PipeStep
@@ -147,6 +151,52 @@ class PipeRun:
         """Return the gradient of an output for a chunk. That of a sum over chunks is the same row for all."""
         columns = [values[name] for name in of.columns]
         return sum_columns([c[:1] if of.value in self._sums else self._rows(c, number) for c in columns])
+
+    def in_runs(self, values: Mapping[str, Handle], mapped: MappedMemory) -> Mapping[str, Handle]:
+        """Run the stage on some vertices after others, with their in-edges, which lie in files.
+
+        Args:
+            values: The columns and collections that it reads.
+            mapped: The files, whose pages are given back after each run.
+        """
+        step, stage = self._step, self._program.stage
+        outputs = self._output_columns() if step.emits else {}
+        blocks = {name: self._graph.block(stage, name, step.within) for name in stage.edge_sets}
+        counts = sum(block.indptr.diff() for block in blocks.values()) + torch.ones(
+            self._chunks.rows, dtype=torch.int64
+        )
+        for run in runs_of_ends(counts.numpy(), EDGES_READ):
+            rows = slice(run.start, run.stop)
+            chunk = self._some(values, rows, blocks)
+            found = self._program.run(StageRun(step.mode, chunk, self._pass.parameters, self._pass.randomness))
+            for name, column in found.outputs.items():
+                outputs[name][rows] = column
+            if found.statistics is not None:
+                self._pass.count(step.mode, found.statistics)
+            mapped.give_all_back()
+        return self._named(list(outputs.values()))
+
+    def _some(self, values: Mapping[str, Handle], rows: slice, blocks: Mapping[EdgeSet, EdgeBlock]) -> Chunk:
+        """Return the chunk of some vertices, with copies of their in-edges and of the rows of the sources of these."""
+        edges, sources = {}, {}
+        for name, block in blocks.items():
+            indptr = block.indptr[rows.start : rows.stop + 1]
+            some = slice(int(indptr[0]), int(indptr[-1]))
+            sources[name], positions = block.positions[some].unique(return_inverse=True)
+            weight = None if block.weight is None else block.weight[some].clone()
+            columns = {name: column[some].clone() for name, column in block.columns.items()}
+            edges[name] = EdgeBlock(indptr - indptr[0], positions, weight, columns=columns)
+        collected = {values[name].edges: values[name].columns for name in self._step.collections}
+        given = {}
+        for i in self._program.stage.inputs:
+            if i.role == "source":
+                name = cast(EdgeSet, i.edges)
+                column = collected[name][i.column].index_select(0, sources[name])
+            else:
+                column = values[i.column][:1] if i.role == "total" else values[i.column][rows]
+            given[i.value] = column.reshape(-1, *i.shape)
+        targets = {name: values[name][rows] for name in TARGETS if name in values}
+        return Chunk(self._graph.keys[rows], given, edges, **targets)
 
     def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run the stage on all vertices as one chunk, with torch's threads sharing each operator: for stages that read edges.

@@ -16,7 +16,7 @@ from lotan.engines.local.entry_sums import EntrySums
 from lotan.errors import EngineError
 from lotan.graph.edge_sets import SelfLoops, gcn_scale, inverse_root, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
-from lotan.graph.sorted_edges import sort_ends
+from lotan.graph.sorted_edges import runs_of_ends, sort_ends
 from lotan.memory.mapped import MappedMemory, give_back
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.chunks import EDGES_READ
@@ -48,6 +48,7 @@ class Edges:
     columns: Callable[[str], Tensor] = no_column  # makes those that follow from the graph's own
     rows: Tensor | None = None  # the vertices as rows of the whole graph, int64 [vertices]; None: they are in its order
     mapped: MappedMemory | None = None  # the files in which ends and matrices lie; None: they lie in memory
+    before: int = 0  # the vertices before the first one that edges may end in, from which `dst` counts
 
     @property
     def ends(self) -> int:
@@ -110,6 +111,26 @@ class Edges:
             rows=self.rows,
             mapped=self.mapped,
         )
+
+    def runs(self) -> Iterator[tuple[slice, slice, Edges]]:
+        """Yield the edges that end in some vertices after those of others, `EDGES_READ` at a time if no vertex has more.
+
+        Yields:
+            The vertices, the places of the edges that end there, and these edges in memory.
+        """
+        indptr = self.block.indptr.numpy()
+        for run in runs_of_ends(np.diff(indptr), EDGES_READ):
+            some = slice(int(indptr[run.start]), int(indptr[run.stop]))
+            weight = None if self.weight is None else self.weight[some].copy()
+            dst = self.dst[some] - run.start
+            yield (
+                slice(run.start, run.stop),
+                some,
+                Edges(self.vertices, self.src[some].copy(), dst, weight, len(run), before=run.start),
+            )
+            for column in (self.src, self.dst, self.weight):
+                if column is not None:
+                    give_back(column)
 
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:
         """Return A [ends, vertices], for which A @ x sums x over in-edges, or its transpose with `reverse`. It is built once."""
