@@ -323,7 +323,12 @@ def rows() -> torch.nn.Module:
     return WithRows()
 
 
-@pytest.mark.parametrize("model", [sage, weighted_gcn, rows])
+def attention() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return lotan.nn.GAT(WIDTH, 4, 2, CLASSES, heads=2)
+
+
+@pytest.mark.parametrize("model", [sage, weighted_gcn, rows, attention])
 def test_an_evaluation_with_edges_in_files_has_the_bits_of_one_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Any
 ) -> None:
