@@ -3,6 +3,7 @@
     python benchmarks/memory.py             all; writes benchmarks/results/memory.md
     python benchmarks/memory.py estimates   or "limit", "quarter", "least" or "low": one
     python benchmarks/memory.py low --vertices 300000 1000000 --hubs    within the least limits, at these sizes
+    python benchmarks/memory.py least --vertices 4000000 --limit 6g    on local, of such a graph
     python benchmarks/memory.py estimates --engines local rows    of some engines
 
 Each run is a process of its own on `local[2]` with two workers, its graph read from Parquet. Bytes are those of a run's report:
@@ -304,30 +305,38 @@ def same_bits(found: dict[str, Any], free: dict[str, Any]) -> str:
     return "other partitions" if found["partitions"] != free["partitions"] else "DIFFERENT BITS"
 
 
-def least_table(folder: Path, epochs: int) -> list[str]:
+def least_table(folder: Path, options: argparse.Namespace) -> list[str]:
     lines = [
         "| vertices | edges | limit, MiB | peak, MiB | estimated, MiB | without a limit, MiB | seconds an epoch "
         "| without a limit | processor seconds an epoch | without a limit | weights |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for vertices, limit in FROM_DISK:
+    sizes = FROM_DISK if options.vertices is None else [(count, options.limit) for count in options.vertices]
+    for vertices, limit in sizes:
         place = str(graph(folder, vertices, 10 * vertices))
-        case = {"graph": place, "model": "gcn", "engine": "local", "epochs": epochs}
-        free, found = (measured(case | given, folder) for given in ({}, {"memory_limit": limit}))
-        sizes = [found["limit"], sum(found["peak"].values()), found["estimated"], sum(free["peak"].values())]
-        seconds = [", ".join(f"{epoch:.1f}" for epoch in one["epochs"]) for one in (found, free)]
-        same = same_bits(found, free)
-        processor = [f"{one['processors']:.1f}" for one in (found, free)]
-        bytes_shown = [f"{size / MIB:,.0f}" for size in sizes]
-        shown = [f"{vertices:,}", f"{10 * vertices:,}", *bytes_shown, *seconds, *processor, same]
-        lines.append(f"| {' | '.join(shown)} |")
+        case = {"graph": place, "model": "gcn", "engine": "local", "epochs": options.epochs}
+        found = measured(case | {"memory_limit": limit}, folder)
+        free = measured(case, folder) if options.vertices is None or found["free"] <= options.room << 20 else None
+        shown = [f"{vertices:,}", f"{10 * vertices:,}", f"{found['limit'] / MIB:,.0f}", _peak(found)]
+        shown += [f"{found['estimated'] / MIB:,.0f}", "-" if free is None else _peak(free)]
+        shown += [_seconds(found), "-" if free is None else _seconds(free)]
+        shown += [f"{found['processors']:.1f}", "-" if free is None else f"{free['processors']:.1f}"]
+        lines.append(f"| {' | '.join([*shown, '-' if free is None else same_bits(found, free)])} |")
     return ["## A low limit on local", "", "GCN 128-256-256-40, epochs with evaluation.", "", *lines, ""]
+
+
+def _peak(found: dict[str, Any]) -> str:
+    return f"{sum(found['peak'].values()) / MIB:,.0f}"
+
+
+def _seconds(found: dict[str, Any]) -> str:
+    return ", ".join(f"{epoch:.1f}" for epoch in found["epochs"])
 
 
 def low_table(folder: Path, options: argparse.Namespace) -> Iterator[list[str]]:
     """After each run, of those so far."""
     lines = [*LOW_HEADS]
-    places = [(f"{count:,}", graph(folder, count, 10 * count), options.limit) for count in options.vertices]
+    places = [(f"{count:,}", graph(folder, count, 10 * count), options.limit) for count in options.vertices or [HUGE]]
     if options.hubs:
         places.append((f"{places[0][0]}, hubs", with_hubs(places[0][1]), options.limit))
     for name, place, limit in places:
@@ -429,7 +438,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="on a local disk, for graphs and what goes to the disk (default: $TMPDIR)"
     )
-    parser.add_argument("--vertices", type=int, nargs="+", default=[HUGE], help=f"of low limits (default: {HUGE})")
+    parser.add_argument("--vertices", type=int, nargs="+", help=f"of low limits (default on blocks: {HUGE})")
     parser.add_argument("--hubs", action="store_true", help="with low limits, the first graph with hubs as well")
     parser.add_argument("--limit", default=LEAST, help="in place of the least one, as --memory-limit takes it")
     parser.add_argument(
@@ -449,7 +458,7 @@ def main() -> None:
         lines = ["# Memory", "", f"`{command}` on {machine()}.", ""]
         lines += limit_table(Path(folder), options.epochs) if "limit" in what else []
         lines += quarter_table(Path(folder), options.epochs) if "quarter" in what else []
-        lines += least_table(Path(folder), options.epochs) if "least" in what else []
+        lines += least_table(Path(folder), options) if "least" in what else []
         options.out.write_text("\n".join(lines))
         of_low: list[str] = []
         for table in low_table(Path(folder), options) if "low" in what else ():

@@ -40,6 +40,7 @@ SENT = 128 << 10  # bytes of a task for each partition that it writes rows for: 
 FEATURE_COPIES = 2  # copies of the features in this process while they are read
 LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorted, and both directions' matrices
 SUMMED_EDGE_BYTES = 40  # the same of both directions' matrices alone, and of one more while it is made
+SUM_EDGE_BYTES = 16  # of these, what is in memory while a sum reads a matrix that lies in files; measured: 10 to 14
 ENDS_BYTES = 16  # the two ends of an edge in files
 PARTS_READ = 4  # parts of features in memory while they are read: as they came, as numbers, and in the file
 ENDS_READ = 2  # parts of edges in files that are in memory while they are counted, or made ready to be summed over
@@ -201,6 +202,19 @@ def local_floor(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
     graph = _graph_held(plan, statistics) if statistics.in_files else reading_bytes(statistics)
     return graph + static + kept + turned + scratch + COPIED_BYTES + _learned_held(plan, statistics)
+
+
+def local_expected(plan: Plan, statistics: Statistics, layout: Layout) -> int:
+    """Return the bytes of `local_floor` as they are expected, where that is an upper bound.
+
+    Matrices that lie in files are in memory while a sum reads them, and the chunks of threads while a stage runs.
+    """
+    floor = local_floor(plan, statistics, layout)
+    if not statistics.in_files or statistics.weighted or _reads_edges(plan) or edges_in_files(plan, statistics):
+        return floor  # more of each edge stays in memory, or no matrix of all
+    graph, scratch = _graph_held(plan, statistics), scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
+    read = graph - (SUMMED_EDGE_BYTES - SUM_EDGE_BYTES) * statistics.edges
+    return floor - graph - scratch + max(read, scratch)
 
 
 def local_gaps(plan: Plan) -> float:

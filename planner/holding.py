@@ -11,6 +11,7 @@ from planner.choices.order_steps import order_steps
 from planner.estimate import columns_bytes
 from planner.footprint import (
     MARGIN,
+    local_expected,
     local_floor,
     local_gaps,
     reading_bytes,
@@ -73,7 +74,7 @@ class Budget:
             for number, kept in enumerate(() if holding is None else holding.kept):
                 held = max(held, uses.needed(number, before | kept))
                 before = kept
-        floor = local_floor(plan, statistics, self.layout)
+        floor = local_expected(plan, statistics, self.layout)
         expected = local_gaps(plan) / MARGIN * max(reading_bytes(statistics), floor + held)
         return min(self.limit, DRIVER_BYTES + int(expected))
 
