@@ -18,6 +18,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.storage import OF_ALL_ROWS
 from lotan.storage.edge_readers import record_bytes
+from lotan.storage.folder import remote_notes
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
 from planner.footprint import without_rows
@@ -45,7 +46,9 @@ def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, c
     learned = row_widths(learned_modules(model))
     _check(job, learned, config)
     job = replace(job, batch=plan_of_batch(job, sampling, config))
-    return described_memory(replace(job, stored_vertices=_stored(job, learned, config)), config)
+    stored = _stored(job, learned, config)
+    job = replace(job, stored_vertices=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
+    return described_memory(job, config)
 
 
 def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:

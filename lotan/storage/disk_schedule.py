@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lotan.storage.folder import nearest, refusal, remote_notes
 from planner.explain import duration, size
 from planner.explain.sizes import counted
 from planner.orders.order import Set, swaps
@@ -64,7 +65,7 @@ class DiskSchedule:
     @property
     def bytes_per_second(self) -> float:
         """The measured speed of the disk."""
-        return disk_speed(str(self.folder or tempfile.gettempdir()))
+        return disk_speed(str(nearest(self.folder)))
 
     @property
     def disk_seconds(self) -> float:
@@ -94,6 +95,9 @@ class DiskSchedule:
             f"{duration(self.compute_seconds)} of computation; {duration(self.wait_seconds)} that training waits for",
             f"         on the disk: at most {size(self.disk_bytes)} in {self.folder or 'a temporary folder'}",
         ]
+        refused = refusal(self.folder, self.disk_bytes)
+        notes = remote_notes(self.folder) if refused is None else (f"a run would be refused: {refused}",)
+        lines += [f"         {note}" for note in notes]
         count = len(self.sets) if whole else SHOWN_SETS
         for number, (held, examples) in enumerate(zip(self.sets[:count], self.examples, strict=False)):
             lines.append(f"         S{number + 1}  {' '.join(map(str, held))}  | {examples}")
@@ -163,7 +167,7 @@ def disk_speed(folder: str) -> float:
 
     If nothing can be written there, a run says so; here it counts as the folder of temporary files.
     """
-    place = folder if os.path.isdir(folder) and os.access(folder, os.W_OK) else None
+    place = folder if os.access(folder, os.W_OK) else None
     data = os.urandom(PROBE)
     with tempfile.TemporaryFile(dir=place) as file:
         started = time.perf_counter()

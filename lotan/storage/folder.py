@@ -17,12 +17,19 @@ import xxhash
 from lotan.errors import StorageError
 from lotan.files import lock, write_atomically
 from lotan.memory.mapped import IN_MEMORY, file_system
+from planner.explain import size as in_words
 
 PREFIX = "lotan-storage-"
 """The beginning of the names of folders that are removed at the end of a run."""
 
 HELD = "in-use"
 """The file that a run locks as long as it uses the folder."""
+
+OURS = ("edges.bin", "held.bin", "features/*.bin", "rows/*.bin")
+"""The files of a storage that take room."""
+
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs")
+"""Types of file systems that lie on other hosts, beside those of FUSE."""
 
 T = TypeVar("T")
 
@@ -102,8 +109,43 @@ def claimed_with_room(folder: Path | None, size: int, of: str) -> Iterator[Path]
 
 def _missing_bytes(folder: Path, size: int) -> int:
     """Return at most how many of `size` bytes are still to be written to a folder. Files of an earlier run count as written."""
-    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    there = sum(path.stat().st_size for pattern in OURS for path in folder.glob(pattern))
     return max(0, size - there)
+
+
+def nearest(folder: Path | None) -> Path:
+    """Return a folder, or the nearest one above it that exists; None: that of temporary files."""
+    place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
+    return next(one for one in (place, *place.parents) if one.is_dir())
+
+
+def refusal(folder: Path | None, size: int) -> str | None:
+    """Return the reason why a run could not use a folder for storage, as far as it is known before; None: it can.
+
+    Args:
+        folder: The folder, or None, as in `claimed_storage`.
+        size: The bytes that it will hold.
+    """
+    place = nearest(folder)
+    kind, free = file_system(place), shutil.disk_usage(place).free
+    if kind in IN_MEMORY:
+        return f"{place} is itself in memory ({kind})"
+    if not os.access(place, os.W_OK):
+        return f"nothing can be written to {place}"
+    missing = size if folder is None else _missing_bytes(folder, size)
+    return None if missing <= free else f"{place} has {in_words(free)} left for {in_words(missing)}"
+
+
+def remote_notes(folder: Path | None) -> tuple[str, ...]:
+    """Return a line if a folder for storage lies on another host."""
+    place = nearest(folder)
+    kind = file_system(place)
+    if kind not in REMOTE and not kind.startswith("fuse."):
+        return ()
+    return (
+        f"storage_dir: {place} is on a file system of type {kind}, which may be slow, and may not keep runs on other hosts from "
+        "writing to the same folder; a folder on a disk of this host is better",
+    )
 
 
 def check_room(folder: Path, size: int, of: str) -> None:
