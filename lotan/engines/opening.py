@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
 from lotan.engines.choice import ENGINES, check_connect, fits_in_memory
+from lotan.hosts.local_folder import remove_stale
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ much."""
 def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Start an engine. Closing it stops all that was started. Engines are imported here, since local needs no Spark.
 
+    Folders that killed runs have left among the temporary files are removed first.
+
     Args:
         needs: The footprint, which names the engine.
         graph: The graph to be loaded.
@@ -40,6 +44,7 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     Raises:
         EngineError: If columns are to lie in files, and the disk has too little room for them.
     """
+    remove_stale(Path(tempfile.gettempdir()))
     if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine

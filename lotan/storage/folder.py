@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -16,11 +15,9 @@ import xxhash
 
 from lotan.errors import StorageError
 from lotan.files import lock, write_atomically
+from lotan.hosts.local_folder import STORAGE, LocalFolder, remove_stale
 from lotan.memory.mapped import IN_MEMORY, file_system
 from planner.explain import size as in_words
-
-PREFIX = "lotan-storage-"
-"""The beginning of the names of folders that are removed at the end of a run."""
 
 HELD = "in-use"
 """The file that a run locks as long as it uses the folder."""
@@ -40,16 +37,18 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
 
     Args:
         folder: The folder, which stays; None: one among the temporary files, which is removed. Those that killed runs have
-            left there are removed too.
+            left among the temporary files are removed in either case.
 
     Raises:
         StorageError: If another run uses the folder, it cannot be written, or it lies in memory.
     """
     own = None
+    _check_disk(nearest(folder))
     if folder is None:
-        _sweep(Path(tempfile.gettempdir()))
-        own = folder = written(Path(tempfile.gettempdir()), lambda: Path(tempfile.mkdtemp(prefix=PREFIX)))
+        own = written(nearest(None), lambda: LocalFolder(STORAGE))
+        folder = own.path
     else:
+        remove_stale(nearest(None))
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
     descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
     try:
@@ -57,12 +56,11 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
             raise StorageError(
                 f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
             )
-        _check_disk(folder)
         yield folder
     finally:
         os.close(descriptor)
         if own is not None:
-            shutil.rmtree(own, ignore_errors=True)
+            own.close()
 
 
 def _check_disk(folder: Path) -> None:
@@ -72,22 +70,6 @@ def _check_disk(folder: Path) -> None:
             f"partitions would lie in {folder}, which is itself in memory ({kind}); name a folder on a disk with storage_dir, "
             "or set TMPDIR to one"
         )
-
-
-def _sweep(parent: Path) -> None:
-    """Remove the folders of runs that were killed. Those of running ones are locked."""
-    for left in parent.glob(f"{PREFIX}*"):
-        try:
-            descriptor = os.open(left / HELD, os.O_RDWR)
-        except OSError:
-            continue  # it is being made, or belongs to somebody else
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-        except OSError:
-            pass  # its run goes on
-        finally:
-            os.close(descriptor)
 
 
 @contextmanager
