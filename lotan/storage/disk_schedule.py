@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +127,22 @@ class DiskSchedule:
         }
 
 
-def turned_bytes(column_bytes: int, sets: Sequence[Set], partitions: int) -> int:
+def turned_bytes(row_bytes: int, vertices: int, sets: Sequence[Set], partitions: int) -> int:
     """Return the bytes of the partitions of the first set, and of those that are read after them.
 
-    >>> turned_bytes(800, [(0, 1), (0, 2), (1, 2)], partitions=4)
+    Args:
+        row_bytes: The bytes of a vertex.
+        vertices: The number of all vertices. Partitions differ by one vertex where they cannot be equal.
+        sets: The sets.
+        partitions: The number of partitions.
+
+    >>> turned_bytes(100, 8, [(0, 1), (0, 2), (1, 2)], partitions=4)
     800
+    >>> turned_bytes(100, 9, [(0, 1), (2, 3)], partitions=4)
+    900
     """
-    return (len(sets[0]) + swaps(sets)) * column_bytes // partitions
+    turned = [*sets[0], *(one for before, held in pairwise(sets) for one in held if one not in before)]
+    return row_bytes * sum((one + 1) * vertices // partitions - one * vertices // partitions for one in turned)
 
 
 def bytes_of_sets(edge_bytes: int, sets: Sequence[Set], partitions: int) -> int:
