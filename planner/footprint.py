@@ -90,7 +90,7 @@ class Footprint:
     partitions: int | None = None  # least number of partitions, if the usual number needs more than the limit
     # least limit under which no column lies in a file; None: the engine decides that as it runs
     in_memory: int | None = None
-    on_disk: int = 0  # bytes of columns and saved values in files under a lesser limit
+    on_disk: int = 0  # bytes of columns, and on local of saved values, that may lie in files under a lesser limit
     alone: bool = True  # False: the run holds more than the graph and what its plan makes, such as batches or scores
 
     def spills(self, limit: int | None) -> bool:
@@ -128,7 +128,7 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     heap = int(GARBAGE * (needed + columns + kept))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved) + of_rows
-    return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn)
+    return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn, on_disk=columns)
 
 
 def without_rows(found: Footprint, plan: Plan, statistics: Statistics) -> Footprint:

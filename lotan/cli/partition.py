@@ -95,8 +95,8 @@ def _links(options: argparse.Namespace, graph: Graph) -> str:
 def _vertices(options: argparse.Namespace, graph: Graph) -> str:
     """Write the edges and features of a graph with labels, and return their sizes in words."""
     from lotan.errors import ConfigurationError
-    from lotan.storage.folder import claimed_storage
-    from lotan.storage.vertex_partitions import check_storable, open_vertex_partitions
+    from lotan.storage.folder import claimed_with_room
+    from lotan.storage.vertex_partitions import check_storable, disk_bytes, open_vertex_partitions
 
     if options.link_fractions is not None:
         raise ConfigurationError(
@@ -106,7 +106,8 @@ def _vertices(options: argparse.Namespace, graph: Graph) -> str:
     check_storable(graph, f"--order {options.order}")
     _check_count(options, len(graph.ids))
     given = options.order, options.partitions, options.sampling_seed
-    with claimed_storage(Path(options.out).expanduser()) as folder:
+    out, size = Path(options.out).expanduser(), disk_bytes(graph.arrays())
+    with claimed_with_room(out, size, "the edges and the features") as folder:
         found, features, written = open_vertex_partitions(folder, graph, *given)
     (width,) = features.widths
     return f"{_sizes(options, found, written, 'edges')}, and {width:,} features of {len(graph.ids):,} vertices"

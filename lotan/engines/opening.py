@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
 from lotan.engines.choice import ENGINES, check_connect, fits_in_memory
+from lotan.hosts.local_folder import remove_stale
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from lotan.graph.graph import Graph
     from lotan.hosts.session import Session
+    from lotan.memory.limit import MemoryLimit
     from lotan.settings.config import TrainerConfig
     from planner.footprint import Footprint
 
@@ -32,14 +35,17 @@ much."""
 def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Start an engine. Closing it stops all that was started. Engines are imported here, since local needs no Spark.
 
+    Folders that killed runs have left among the temporary files are removed first.
+
     Args:
         needs: The footprint, which names the engine.
         graph: The graph to be loaded.
         config: The settings of the run.
 
     Raises:
-        EngineError: If columns are to lie in files, and the disk has too little room for them.
+        EngineError: If columns are to lie in files, and the disk has too little room for them or is in memory.
     """
+    remove_stale(Path(tempfile.gettempdir()))
     if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
@@ -142,6 +148,7 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
         if graph.origin == "spark":
             spark = graph.tables()[0].sparkSession
         else:
+            check_room_on_spark(needs, limit)
             spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap(needs))))).session
             heap_notes(limit, spark)  # under spark-submit, the JVM has been started before
         if needs.engine == "blocks":
@@ -156,6 +163,25 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
     except BaseException:
         opened.close()
         raise
+
+
+def check_room_on_spark(needs: Footprint | None, limit: MemoryLimit) -> None:
+    """Check that the folder of temporary files is on a disk with room, before a session of ours is started that needs it.
+
+    Args:
+        needs: The footprint of what will run; None: not known.
+        limit: The memory limit. Without one, all columns are expected to be in memory.
+
+    Raises:
+        EngineError: If the folder is in memory, or has too little room.
+    """
+    from lotan.hosts.spark_session import active_session
+    from lotan.memory.mapped import check_room
+
+    # the session of somebody else, executors elsewhere, and a Spark that was told so have other folders
+    ours = limit.one_jvm and active_session() is None and "SPARK_LOCAL_DIRS" not in os.environ
+    if ours and needs is not None and limit.bytes is not None and needs.peak > limit.bytes:
+        check_room(needs.on_disk)
 
 
 def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: ExitStack) -> Engine:
@@ -219,5 +245,6 @@ def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iter
         return
     from lotan.hosts.spark_session import SparkSettings, open_spark
 
+    check_room_on_spark(needs, limit)
     with closing(open_spark(SparkSettings(config.master, limit.heap(needs)))) as opened:
         yield graph.on_spark(opened.session)

@@ -1,4 +1,4 @@
-"""A process's folder for the files of its JVM, and the removal of folders that killed processes have left behind."""
+"""A process's folders for files of a run, and the removal of folders that killed processes have left behind."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "lotan-spark-"
+SPARK, STORAGE = "lotan-spark-", "lotan-storage-"
+"""The beginnings of the names of these folders: for the files of the JVM, and for partitions of a run from a disk."""
+
 ATTEMPTS, PAUSE = 20, 0.1  # number of attempts to remove a folder, and seconds between them
 OWNER = "owner"  # the file in a folder that its process locks for as long as it lives
 _open: set[Path] = set()  # the folders of this process
 
 
 class LocalFolder:
-    """A new folder among the temporary files. Making one first removes folders whose process was killed."""
+    """A new folder among the temporary files. Making one first removes folders whose process was killed.
 
-    def __init__(self) -> None:
+    Args:
+        prefix: The beginning of its name.
+    """
+
+    def __init__(self, prefix: str = SPARK) -> None:
         directory = Path(tempfile.gettempdir())
         remove_stale(directory)
-        made = Path(tempfile.mkdtemp(prefix=f"new-{PREFIX}"))
+        made = Path(tempfile.mkdtemp(prefix=f"new-{prefix}"))
         self._lock = os.open(made / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         # other processes see the folder only with its owner file
@@ -47,7 +53,7 @@ def leave_removal() -> None:
 
 def remove_stale(directory: Path) -> None:
     """Remove folders whose process has ended, except those of other users."""
-    for folder in directory.glob(f"{PREFIX}*"):
+    for folder in (one for prefix in (SPARK, STORAGE) for one in directory.glob(f"{prefix}*")):
         with suppress(OSError):
             if not (folder / OWNER).exists():  # an earlier removal was cut short
                 shutil.rmtree(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -89,6 +89,25 @@ class MemoryLimit:
                 return found
             tried.append(found)
         return min(tried, key=lambda one: one.least)
+
+    def hints(self, traits: EngineTraits, plan: Plan, statistics: Statistics, partitions: int | None) -> list[str]:
+        """Return the settings that were given and that a plan would need less without, with the least limit then, in words."""
+        least = self.needs(traits, plan, statistics, partitions).least
+        without = {
+            "worker_memory": (replace(self, saved=None), partitions),
+            "chunk_rows": (replace(self, chunk_rows=None), partitions),
+            "partitions": (self, None),
+        }
+        found = {
+            name: limit.needs(traits, plan, statistics, count).least
+            for name, (limit, count) in without.items()
+            if (limit, count) != (self, partitions)
+        }
+        return [
+            f"leave {name} out ({_text(needed)} would do then)"
+            for name, needed in found.items()
+            if needed + MIB < least
+        ]
 
     def layout(self, traits: EngineTraits, partitions: int | None) -> Layout:
         """Return how an engine would divide a job between processes and partitions."""
@@ -187,13 +206,16 @@ def is_one_jvm(master: str) -> bool:
     return re.match(r"local(\[|$)", master) is not None
 
 
-def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) -> None:
+def check_fits(
+    limit: MemoryLimit, engine: str, found: Mapping[str, Footprint], hints: Callable[[], Sequence[str]] = tuple
+) -> None:
     """Refuse an engine that needs more than the limit.
 
     Args:
         limit: The memory limit.
         engine: The name of the chosen engine.
         found: The footprint on each engine that was considered, by engine name.
+        hints: Returns settings that would need less, in words. It is called only if the engine is refused.
 
     Raises:
         ConfigurationError: If the engine does not fit. The message has each engine's needs and the smallest limit that
@@ -212,10 +234,11 @@ def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) 
     least, given = found[engine].least, size(limit.bytes)
     if limit.bytes % MIB == 0:
         given = f"{_text(limit.bytes)} ({given})"
+    more = [*hints(), *(["give fewer workers"] if engine != "local" else [])]
+    unit = "; a number without a unit is bytes" if limit.bytes < MIB else ""
     raise ConfigurationError(
         f"memory_limit is {given}, and engine {engine!r} needs at least "
-        f"{_text(least)} ({size(least)}) here (estimated, of all processes: {each}); {mend}"
-        + ("" if engine == "local" else ", or give fewer workers")
+        f"{_text(least)} ({size(least)}) here (estimated, of all processes: {each}); {', or '.join([mend, *more])}{unit}"
     )
 
 

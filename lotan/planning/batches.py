@@ -50,12 +50,17 @@ def sampling_of(train: Spec, graph: Graph, config: TrainerConfig) -> Sampling | 
             if needed
             else f"regime MiniBatch got {given}, but the model reads no neighbours; give fanouts=()"
         )
-    both = any(call.type.edges is not None and is_reversed(call.type.edges) for call in train.calls)
+    both = draws_both(train)
     if types is not None:
         _check_drawn_by_relation(train, both, config)
     examples = graph.labels.labelled[SPLITS.index("train")]
     relations = 1 if types is None else len(types.relations)
     return Sampling(regime.batch_size, tuple(regime.fanouts), examples, both=both, relations=relations)
+
+
+def draws_both(train: Spec) -> bool:
+    """Return True if batches have out-edges too, because the model sums along edges turned round."""
+    return any(call.type.edges is not None and is_reversed(call.type.edges) for call in train.calls)
 
 
 def _check_drawn_by_relation(train: Spec, both: bool, config: TrainerConfig) -> None:

@@ -187,7 +187,7 @@ def described_memory(job: Job, config: TrainerConfig) -> Job:
     """
     limit, needs = MemoryLimit.of(config), job.needs(config)
     if limit.bytes is not None:
-        check_fits(limit, job.engine.name, {job.engine.name: needs})
+        check_fits(limit, job.engine.name, {job.engine.name: needs}, lambda: _hints(job, config))
     said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
     planned = job.planned.described(**said)
     if job.batch is None:
@@ -197,3 +197,15 @@ def described_memory(job: Job, config: TrainerConfig) -> Job:
             f"in workers, to which Spark sends whole batches; engine {job.engine.name}: {job.engine.reason}"
         )
     return replace(job, planned=planned, batch=job.batch.described(**said))
+
+
+def _hints(job: Job, config: TrainerConfig) -> list[str]:
+    """Return the settings of batches and scores with which a job would need less memory, in words."""
+    found, regime = [], config.regime
+    if isinstance(regime, MiniBatch):
+        found.append("give a smaller batch_size" + (" or smaller fanouts" if any(regime.fanouts) else ""))
+        if regime.is_fixed:
+            found.append("an order that draws batches anew")
+    if job.scored is not None or job.stored is not None:
+        found.append("fewer negatives")
+    return found

@@ -30,7 +30,7 @@ from lotan.graph.labels import class_notes
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
-from lotan.planning.batches import sampling_notes, sampling_of, with_batches
+from lotan.planning.batches import draws_both, sampling_notes, sampling_of, with_batches
 from lotan.planning.job import Job
 from lotan.planning.learned import check_learned_rows, draw_rows, place_of_rows, rows_in_spark
 from lotan.planning.losses import loss_of
@@ -109,6 +109,8 @@ def prepare(
     if train.sees_labels:
         loss = replace(loss, shown=config.label_rate)
     sampling = sampling_of(train, graph, config)
+    # the limit is checked again below, when the plan of a batch is known
+    limited = limited and sampling is None
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, None, sampling, limited, alone)
     weights = graph.names.weight_words(graph.statistics.weighted)
     if graph.has_vertex_weights:
@@ -198,7 +200,11 @@ def plan_for(
     check_edge_data(engine, train)
     check_able(engine, plans[engine.name])
     if limit.bytes is not None and limited:
-        check_fits(limit, engine.name, {name: needs[name] for name in able})
+
+        def hints() -> list[str]:
+            return limit.hints(ENGINES[engine.name], plans[engine.name].plan, statistics, config.partitions)
+
+        check_fits(limit, engine.name, {name: needs[name] for name in able}, hints)
     found, needed = plans[engine.name], needs[engine.name]
     spread = limit.bytes if limited and sampling is None else None
     planned = _described(found, engine, needed, limit, spread, statistics)
@@ -288,10 +294,16 @@ def foreseen(
     statistics = graph.estimate()
     # the kind of loss does not change the memory
     loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0, further=evaluate.further)
-    sampling, regime = None, config.regime
-    if isinstance(regime, MiniBatch):  # the number of training vertices is not known yet, and does not matter here
-        sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices)
-    return plan_for(train, evaluate, loss, graph, config, statistics, sampling, limited, alone)[-1]
+    regime = config.regime
+    if not isinstance(regime, MiniBatch):
+        return plan_for(train, evaluate, loss, graph, config, statistics, None, limited, alone)[-1]
+    # the number of training vertices is not known yet
+    sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices, both=draws_both(train))
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, statistics, sampling, False, alone)
+    # what depends on that number is checked later: batches that are kept, and partitions of the vertices
+    if limited and config.memory_limit is not None and not (regime.is_fixed or regime.is_stored):
+        with_batches(Job(graph, train, evaluate, loss, statistics, planned, engine), sampling, config)
+    return needs
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:

@@ -30,6 +30,7 @@ from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
+from lotan.storage.folder import remote_notes
 from lotan.storage.stored import Stored
 from lotan.validation.complaints import bad_weights, check_edge_data, not_finite
 from lotan.validation.demands import Demands
@@ -114,7 +115,8 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
     features = _features(graph, width) if reads_features else None
     stored = _stored(job, reader, summary, learned, features, sampling, config)
-    return described_memory(replace(job, stored=stored), config)
+    job = replace(job, stored=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
+    return described_memory(job, config)
 
 
 def _bare(reader: LinkReader) -> Graph:

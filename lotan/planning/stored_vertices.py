@@ -18,6 +18,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.storage import OF_ALL_ROWS
 from lotan.storage.edge_readers import record_bytes
+from lotan.storage.folder import remote_notes
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
 from planner.footprint import edges_in_files, without_rows
@@ -47,7 +48,9 @@ def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, c
     job = replace(job, batch=plan_of_batch(job, sampling, config))
     stored = _stored(job, learned, config)
     spills = replace(job, stored_vertices=stored).needs(config).spills(MemoryLimit.of(config).bytes)
-    return described_memory(replace(job, stored_vertices=replace(stored, evaluates_on_disk=spills)), config)
+    stored = replace(stored, evaluates_on_disk=spills)
+    job = replace(job, stored_vertices=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
+    return described_memory(job, config)
 
 
 def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:

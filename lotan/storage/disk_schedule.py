@@ -8,9 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from lotan.storage.folder import nearest, refusal, remote_notes
 from planner.explain import duration, size
 from planner.explain.sizes import counted
 from planner.orders.order import Set, swaps
@@ -65,7 +67,7 @@ class DiskSchedule:
     @property
     def bytes_per_second(self) -> float:
         """The measured speed of the disk."""
-        return disk_speed(str(self.folder or tempfile.gettempdir()))
+        return disk_speed(str(nearest(self.folder)))
 
     @property
     def disk_seconds(self) -> float:
@@ -97,6 +99,9 @@ class DiskSchedule:
         ]
         if self.evaluation:
             lines.append(f"         evaluates on the whole graph, with {self.evaluation}")
+        refused = refusal(self.folder, self.disk_bytes)
+        notes = remote_notes(self.folder) if refused is None else (f"a run would be refused: {refused}",)
+        lines += [f"         {note}" for note in notes]
         count = len(self.sets) if whole else SHOWN_SETS
         for number, (held, examples) in enumerate(zip(self.sets[:count], self.examples, strict=False)):
             lines.append(f"         S{number + 1}  {' '.join(map(str, held))}  | {examples}")
@@ -138,13 +143,22 @@ def evaluation_words(on_disk: bool, edges_on_disk: bool) -> str:
     return "columns and edges in files" if edges_on_disk else "columns in files, and all edges in memory"
 
 
-def turned_bytes(column_bytes: int, sets: Sequence[Set], partitions: int) -> int:
+def turned_bytes(row_bytes: int, vertices: int, sets: Sequence[Set], partitions: int) -> int:
     """Return the bytes of the partitions of the first set, and of those that are read after them.
 
-    >>> turned_bytes(800, [(0, 1), (0, 2), (1, 2)], partitions=4)
+    Args:
+        row_bytes: The bytes of a vertex.
+        vertices: The number of all vertices. Partitions differ by one vertex where they cannot be equal.
+        sets: The sets.
+        partitions: The number of partitions.
+
+    >>> turned_bytes(100, 8, [(0, 1), (0, 2), (1, 2)], partitions=4)
     800
+    >>> turned_bytes(100, 9, [(0, 1), (2, 3)], partitions=4)
+    900
     """
-    return (len(sets[0]) + swaps(sets)) * column_bytes // partitions
+    turned = [*sets[0], *(one for before, held in pairwise(sets) for one in held if one not in before)]
+    return row_bytes * sum((one + 1) * vertices // partitions - one * vertices // partitions for one in turned)
 
 
 def bytes_of_sets(edge_bytes: int, sets: Sequence[Set], partitions: int) -> int:
@@ -179,7 +193,7 @@ def disk_speed(folder: str) -> float:
 
     If nothing can be written there, a run says so; here it counts as the folder of temporary files.
     """
-    place = folder if os.path.isdir(folder) and os.access(folder, os.W_OK) else None
+    place = folder if os.access(folder, os.W_OK) else None
     data = os.urandom(PROBE)
     with tempfile.TemporaryFile(dir=place) as file:
         started = time.perf_counter()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lotan.errors import StorageError
 from lotan.graph.arrays import Positions
 from lotan.memory.mapped import give_back
 from lotan.memory.trim import give_back_freed
@@ -21,6 +22,9 @@ from planner.scratch import NUMBER_BYTES
 
 FEATURES, MANIFEST = "features", "features.json"
 """The folder of the files, and the list of them with their checksums, which is written last."""
+
+ANEW = "run again, which writes it anew"
+"""The last part of an error about a file that was changed while a run used it."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,14 @@ def open_features(folder: Path, features: StoredFeatures, placement: Placement) 
         StorageError: If they cannot be written.
     """
     width = features.rows.shape[1]
-    files = RowFiles(folder, placement, [width], FEATURES)
+    files = RowFiles(folder, placement, [width], FEATURES, mend=ANEW)
     wanted = {**division_of(placement), "width": width, "digest": features.digest}
     known = read_manifest(folder / MANIFEST)
     names = (*DIVISION, "width", "digest")
-    if known is not None and {name: known[name] for name in names if name in known} == wanted and _are_there(files):
+    if known is not None and {name: known[name] for name in names if name in known} == wanted:
         files.versions = versions_of(known["versions"])
-        return files, False
+        if _are_whole(files):
+            return files, False
     check_room(folder, NUMBER_BYTES * features.rows.size, "the features")
     (folder / MANIFEST).unlink(missing_ok=True)
     for partition in range(placement.partitions):
@@ -72,14 +77,15 @@ def open_features(folder: Path, features: StoredFeatures, placement: Placement) 
     return files, True
 
 
-def _are_there(files: RowFiles) -> bool:
-    """Return True if each file has its size. Their checksums are compared whenever one is read."""
-    placement, width = files.placement, files.widths[0]
+def _are_whole(files: RowFiles) -> bool:
+    """Return True if each file has the rows that were written to it."""
     try:
-        sizes = [files.path(number, 0).stat().st_size for number in range(placement.partitions)]
-    except OSError:
+        files.check(files.versions)
+    except StorageError:
         return False
-    return sizes == [NUMBER_BYTES * width * placement.count(number) for number in range(placement.partitions)]
+    finally:
+        give_back_freed()
+    return True
 
 
 def _gathered(features: StoredFeatures, placement: Placement, partition: int) -> torch.Tensor:

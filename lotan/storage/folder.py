@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -16,13 +15,18 @@ import xxhash
 
 from lotan.errors import StorageError
 from lotan.files import lock, write_atomically
+from lotan.hosts.local_folder import STORAGE, LocalFolder, remove_stale
 from lotan.memory.mapped import IN_MEMORY, file_system
-
-PREFIX = "lotan-storage-"
-"""The beginning of the names of folders that are removed at the end of a run."""
+from planner.explain import size as in_words
 
 HELD = "in-use"
 """The file that a run locks as long as it uses the folder."""
+
+OURS = ("edges.bin", "held.bin", "features/*.bin", "rows/*.bin")
+"""The files of a storage that take room."""
+
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs")
+"""Types of file systems that lie on other hosts, beside those of FUSE."""
 
 T = TypeVar("T")
 
@@ -33,16 +37,18 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
 
     Args:
         folder: The folder, which stays; None: one among the temporary files, which is removed. Those that killed runs have
-            left there are removed too.
+            left among the temporary files are removed in either case.
 
     Raises:
         StorageError: If another run uses the folder, it cannot be written, or it lies in memory.
     """
     own = None
+    _check_disk(nearest(folder))
     if folder is None:
-        _sweep(Path(tempfile.gettempdir()))
-        own = folder = written(Path(tempfile.gettempdir()), lambda: Path(tempfile.mkdtemp(prefix=PREFIX)))
+        own = written(nearest(None), lambda: LocalFolder(STORAGE))
+        folder = own.path
     else:
+        remove_stale(nearest(None))
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
     descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
     try:
@@ -50,12 +56,11 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
             raise StorageError(
                 f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
             )
-        _check_disk(folder)
         yield folder
     finally:
         os.close(descriptor)
         if own is not None:
-            shutil.rmtree(own, ignore_errors=True)
+            own.close()
 
 
 def _check_disk(folder: Path) -> None:
@@ -65,22 +70,6 @@ def _check_disk(folder: Path) -> None:
             f"partitions would lie in {folder}, which is itself in memory ({kind}); name a folder on a disk with storage_dir, "
             "or set TMPDIR to one"
         )
-
-
-def _sweep(parent: Path) -> None:
-    """Remove the folders of runs that were killed. Those of running ones are locked."""
-    for left in parent.glob(f"{PREFIX}*"):
-        try:
-            descriptor = os.open(left / HELD, os.O_RDWR)
-        except OSError:
-            continue  # it is being made, or belongs to somebody else
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-        except OSError:
-            pass  # its run goes on
-        finally:
-            os.close(descriptor)
 
 
 @contextmanager
@@ -102,8 +91,43 @@ def claimed_with_room(folder: Path | None, size: int, of: str) -> Iterator[Path]
 
 def _missing_bytes(folder: Path, size: int) -> int:
     """Return at most how many of `size` bytes are still to be written to a folder. Files of an earlier run count as written."""
-    there = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    there = sum(path.stat().st_size for pattern in OURS for path in folder.glob(pattern))
     return max(0, size - there)
+
+
+def nearest(folder: Path | None) -> Path:
+    """Return a folder, or the nearest one above it that exists; None: that of temporary files."""
+    place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
+    return next(one for one in (place, *place.parents) if one.is_dir())
+
+
+def refusal(folder: Path | None, size: int) -> str | None:
+    """Return the reason why a run could not use a folder for storage, as far as it is known before; None: it can.
+
+    Args:
+        folder: The folder, or None, as in `claimed_storage`.
+        size: The bytes that it will hold.
+    """
+    place = nearest(folder)
+    kind, free = file_system(place), shutil.disk_usage(place).free
+    if kind in IN_MEMORY:
+        return f"{place} is itself in memory ({kind})"
+    if not os.access(place, os.W_OK):
+        return f"nothing can be written to {place}"
+    missing = size if folder is None else _missing_bytes(folder, size)
+    return None if missing <= free else f"{place} has {in_words(free)} left for {in_words(missing)}"
+
+
+def remote_notes(folder: Path | None) -> tuple[str, ...]:
+    """Return a line if a folder for storage lies on another host."""
+    place = nearest(folder)
+    kind = file_system(place)
+    if kind not in REMOTE and not kind.startswith("fuse."):
+        return ()
+    return (
+        f"storage_dir: {place} is on a file system of type {kind}, which may be slow, and may not keep runs on other hosts from "
+        "writing to the same folder; a folder on a disk of this host is better",
+    )
 
 
 def check_room(folder: Path, size: int, of: str) -> None:

@@ -51,10 +51,19 @@ class RowFiles:
         placement: The partitions.
         widths: The numbers of a row in each column: learned rows come first, and the optimizer's state after them.
         name: The name of their folder there.
+        mend: The last part of an error about a damaged file: what to do.
     """
 
-    def __init__(self, folder: Path, placement: Placement, widths: Sequence[int], name: str = ROWS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        placement: Placement,
+        widths: Sequence[int],
+        name: str = ROWS,
+        mend: str = "restore the folder from a copy, or train anew in another one",
+    ) -> None:
         self.folder, self.placement, self.widths = folder / name, placement, tuple(widths)
+        self._mend = mend
         self.versions: dict[str, tuple[int, str]] = {}  # those that are read now
         self._unforced: set[Path] = set()
         written(self.folder, lambda: self.folder.mkdir(parents=True, exist_ok=True))
@@ -110,9 +119,9 @@ class RowFiles:
                     while len(rest) and (count := file.readinto(rest)):
                         rest = rest[count:]
                     if len(rest) or xxhash.xxh3_64_hexdigest(data) != checksum:
-                        raise StorageError(f"{path} was cut short or changed; {_MEND}")
+                        raise StorageError(f"{path} was cut short or changed; {self._mend}")
         except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror}; {_MEND}") from error
+            raise StorageError(f"{path} cannot be read: {error.strerror}; {self._mend}") from error
         return sum(column.nbytes for column in out)
 
     def new(self, columns: int | None = None) -> list[Tensor]:
@@ -132,7 +141,9 @@ class RowFiles:
         columns = self.new()
         for partition in range(self.placement.partitions):
             if str(partition) not in versions:
-                raise StorageError(f"the checkpoint names no file of partition {partition} in {self.folder}; {_MEND}")
+                raise StorageError(
+                    f"the checkpoint names no file of partition {partition} in {self.folder}; {self._mend}"
+                )
             self.read(partition, self.cut(partition, columns), versions)
 
     def force(self) -> None:
@@ -160,9 +171,6 @@ class RowFiles:
         for path in self.folder.glob("*.bin"):
             if path not in names:
                 path.unlink(missing_ok=True)
-
-
-_MEND = "restore the folder from a copy, or train anew in another one"
 
 
 def versions_of(content: Mapping[str, Any]) -> dict[str, tuple[int, str]]:

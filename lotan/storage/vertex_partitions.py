@@ -6,14 +6,16 @@ from pathlib import Path
 
 from lotan.batches.examples import examples_of
 from lotan.errors import GraphError
+from lotan.graph.arrays import GraphArrays
 from lotan.graph.fingerprint import fingerprint
 from lotan.graph.graph import Graph
 from lotan.memory.trim import give_back_freed
-from lotan.storage.edge_readers import MOST_VERTICES, EdgeReader
+from lotan.storage.edge_readers import MOST_VERTICES, EdgeReader, record_bytes
 from lotan.storage.feature_files import StoredFeatures, open_features
 from lotan.storage.partitioned_graph import PartitionedGraph, open_partitioned
 from lotan.storage.row_files import RowFiles
 from planner.orders.vertex_division import VertexOrderName
+from planner.scratch import NUMBER_BYTES
 
 
 def check_storable(graph: Graph, order: str) -> None:
@@ -36,6 +38,12 @@ def check_storable(graph: Graph, order: str) -> None:
         raise GraphError(
             f"The graph has {len(arrays.ids):,} vertices; expected at most {MOST_VERTICES:,}. Leave some out."
         )
+
+
+def disk_bytes(arrays: GraphArrays) -> int:
+    """Return the bytes of a graph's edges and features on the disk."""
+    numbers = (arrays.weight is not None) + (arrays.edge_data.width or 0)
+    return record_bytes(numbers) * len(arrays.src) + NUMBER_BYTES * arrays.features.size
 
 
 def open_vertex_partitions(

@@ -7,10 +7,12 @@ import pytest
 import lotan
 from lotan import datasets
 from lotan.engines import choice, opening
-from lotan.engines.opening import placed
+from lotan.engines.opening import open_engine, placed
 from lotan.errors import EngineError
 from lotan.graph.graph import Graph
 from lotan.hosts import jar
+from lotan.memory import mapped
+from planner.footprint import Footprint
 
 
 @pytest.fixture
@@ -53,3 +55,27 @@ def test_blocks_without_a_jar_are_refused_before_spark_starts_or_a_row_is_read(t
     opening.check_jar("auto")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars elsewhere.jar pyspark-shell")
     opening.check_jar("blocks")
+
+
+@pytest.mark.parametrize("of_files", [False, True], ids=["arrays", "files"])
+def test_a_disk_that_spark_cannot_spill_to_is_refused_before_spark_starts(in_files, of_files, monkeypatch):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: None)
+    monkeypatch.setattr("lotan.hosts.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
+    graph = in_files if of_files else datasets.generate(200, 800, width=8, classes=4)
+    config = lotan.TrainerConfig(engine="blocks", memory_limit="3g", master="local[2]")
+
+    def started(needs: Footprint) -> None:
+        if of_files:
+            with placed(graph, config, needs):
+                pass
+        else:
+            open_engine(needs, graph, config)
+
+    with pytest.raises(EngineError, match=r"columns lie in files in .* bytes left"):
+        started(Footprint("blocks", peak=4 << 30, least=2 << 30, on_disk=1 << 60))
+    monkeypatch.setattr(mapped, "file_system", lambda folder: "tmpfs")
+    with pytest.raises(EngineError, match="is itself in memory"):
+        started(Footprint("blocks", peak=4 << 30, least=2 << 30, on_disk=1))
+    with pytest.raises(pytest.fail.Exception, match="Spark was started"):  # all of it is in memory
+        started(Footprint("blocks", peak=2 << 30, least=2 << 30, on_disk=1))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lotan.hosts.local_folder import PREFIX, LocalFolder, remove_stale
+import lotan
+from lotan.hosts.local_folder import OWNER, SPARK, STORAGE, LocalFolder, remove_stale
 
 HOLDER = """
 import sys
@@ -60,6 +61,18 @@ def test_a_folder_that_is_written_to_while_it_is_removed_goes_at_the_next_start(
 
 def test_a_folder_whose_removal_was_cut_short_goes_at_the_next_start(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / f"{PREFIX}1").mkdir()
+    (tmp_path / f"{SPARK}1").mkdir()
+    (tmp_path / f"{STORAGE}1").mkdir()
     LocalFolder().close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_in_memory_removes_what_a_killed_one_from_a_disk_has_left(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / f"{STORAGE}of-a-killed-run"
+    left.mkdir()
+    (left / OWNER).touch()
+    (left / "edges.bin").touch()
+    graph = lotan.datasets.generate(60, 200, width=4, classes=3)
+    lotan.Trainer(lotan.nn.GCN(4, 4, 2, 3), graph, engine="local", epochs=1, progress=False).fit()
+    assert not left.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +179,55 @@ def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():
         check_fits(MemoryLimit.of(config(memory_limit=1000)), "local", NEEDS)
     check_fits(MemoryLimit.of(config(memory_limit="3g")), "blocks", NEEDS)
     check_fits(MemoryLimit.of(config()), "local", NEEDS)
+
+
+def least_of(trainer: lotan.Trainer) -> int:
+    """The mebibytes that the error of a run under too low a limit says would do."""
+    with pytest.raises(ConfigurationError, match="the least that would do is") as refused:
+        trainer.explain()
+    return int(re.findall(r"would do is (\d+)m", str(refused.value))[0])
+
+
+@pytest.mark.parametrize("in_files", [False, True], ids=["memory", "files"])
+def test_the_least_limit_of_mini_batches_is_named_at_once(tmp_path, in_files):
+    graph = lotan.datasets.generate(2000, 20_000, width=64, classes=4)
+    if in_files:
+        graph.save(str(tmp_path / "graph"))
+        graph = lotan.Graph.read(str(tmp_path / "graph"))
+
+    def under(limit: str) -> lotan.Trainer:
+        regime = lotan.MiniBatch(500, ("all", "all"))
+        model = lotan.nn.GCN(64, 256, 2, 4)
+        return lotan.Trainer(model, graph, engine="local", regime=regime, memory_limit=limit, progress=False)
+
+    least = least_of(under("500m"))
+    with pytest.raises(ConfigurationError, match="give a smaller batch_size or smaller fanouts"):
+        under(f"{least - 1}m").explain()
+    assert "mini-batches" in under(f"{least}m").explain()
+
+
+@pytest.mark.parametrize("setting", ["worker_memory", "partitions"])
+def test_settings_that_need_more_are_named_with_the_limit_that_would_do_without_them(setting):
+    # with one partition, a task has the whole graph in hand
+    graph = lotan.datasets.generate(60_000, 60_000, width=8, classes=4)
+    given = {"worker_memory": "1g", "partitions": 1}
+
+    def under(limit: str, **settings: object) -> lotan.Trainer:
+        model = lotan.nn.GCN(8, 1024, 3, 4)
+        common = {"engine": "blocks", "workers": 2, "master": "local[2]", "progress": False}
+        return lotan.Trainer(model, graph, memory_limit=limit, **common, **settings)
+
+    with pytest.raises(ConfigurationError, match=f"leave {setting} out") as refused:
+        under("1g", **{setting: given[setting]}).explain()
+    (needed,) = re.findall(rf"leave {setting} out \((\d+)m would do then\)", str(refused.value))
+    assert under(f"{needed}m").explain()
+
+
+def test_a_number_without_a_unit_is_explained():
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 3\.0 kB.*; a number without a unit is bytes$"):
+        lotan.Trainer(
+            lotan.nn.GCN(64, 4, 2, 10), lotan.Graph.read("digits"), engine="local", memory_limit="3000"
+        ).explain()
 
 
 def session_with(heap: int) -> SimpleNamespace:

@@ -11,6 +11,7 @@ import pytest
 
 import lotan
 from lotan.errors import GraphError, StorageError
+from lotan.hosts.local_folder import OWNER, STORAGE
 from lotan.links.examples import link_graph
 from lotan.storage import edge_readers
 from lotan.storage import folder as folders
@@ -178,11 +179,12 @@ def test_two_runs_do_not_share_a_folder_and_temporary_ones_vanish(
     place = tmp_path / "named"
     with claimed_storage(place), pytest.raises(StorageError, match="another run uses"), claimed_storage(place):
         pass
-    left = tmp_path / f"{folders.PREFIX}of-a-killed-run"
+    left = tmp_path / f"{STORAGE}of-a-killed-run"
     left.mkdir()
-    (left / folders.HELD).touch()
-    with claimed_storage(None) as one, claimed_storage(None) as other:
+    (left / OWNER).touch()
+    with claimed_storage(place):
         assert not left.exists()
+    with claimed_storage(None) as one, claimed_storage(None) as other:
         assert one.is_dir()
         assert other.is_dir()
     assert [path.name for path in tmp_path.iterdir()] == ["named"]
@@ -193,9 +195,11 @@ def test_a_disk_that_cannot_be_used_is_refused_before_the_first_byte(
 ) -> None:
     with pytest.raises(StorageError, match="take up to"):
         check_room(tmp_path, 1 << 60, "the links")
-    monkeypatch.setattr(folders, "file_system", lambda folder: "tmpfs")
-    with pytest.raises(StorageError, match="in memory"), claimed_storage(tmp_path / "memory"):
-        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "file_system", lambda folder: "tmpfs")
+        with pytest.raises(StorageError, match="in memory"), claimed_storage(tmp_path / "memory"):
+            pass
+    assert not (tmp_path / "memory").exists()
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot be written"), claimed_storage(tmp_path / "file"):
         pass

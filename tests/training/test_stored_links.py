@@ -311,6 +311,14 @@ def test_explain_prints_the_schedule() -> None:
     assert "S28  " in whole
 
 
+@pytest.mark.parametrize("order", ["comet(partitions=7, buffer=2, groups=7)", "beta(partitions=7, buffer=3)"])
+def test_the_first_epoch_moves_the_bytes_of_the_schedule(order: str) -> None:
+    asked = trainer(order, epochs=1)  # its partitions are not equal
+    schedule, moved = asked.job.schedule, asked.fit().report["mini_batches"]
+    assert schedule is not None
+    assert (moved["read_bytes"], moved["written_bytes"]) == (schedule.read_bytes, schedule.written_bytes)
+
+
 class WithFeatures(torch.nn.Module):
     """Learned rows beside features."""
 

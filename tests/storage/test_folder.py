@@ -1,0 +1,77 @@
+"""Tests of what is said of a folder for storage before a run uses it."""
+
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import lotan
+from lotan.cli import main
+from lotan.storage import folder as folders
+from lotan.storage.folder import nearest, refusal, remote_notes
+
+
+def trainer(place: Path) -> lotan.Trainer:
+    """A Trainer that would train from a disk."""
+    regime = lotan.MiniBatch(20, (4,), order="each_once(partitions=4, buffer=2)")
+    graph = lotan.datasets.generate(120, 500, width=6, classes=3)
+    return lotan.Trainer(
+        lotan.nn.GraphSAGE(6, 4, 1, 3), graph, regime=regime, storage_dir=place, epochs=1, progress=False
+    )
+
+
+def on(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Let all folders be on a file system of some type."""
+    monkeypatch.setattr(folders, "file_system", lambda place: kind)
+
+
+def test_explain_says_that_a_folder_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "would be refused" not in trainer(tmp_path / "new").explain()
+    on(monkeypatch, "tmpfs")
+    text = trainer(tmp_path / "new").explain()
+    assert f"a run would be refused: {tmp_path} is itself in memory (tmpfs)" in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_on_another_host_is_named_before_and_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert remote_notes(tmp_path) == ()
+    on(monkeypatch, "nfs4")
+    asked = trainer(tmp_path)
+    assert "is on a file system of type nfs4, which may be slow" in asked.explain()
+    assert any("type nfs4" in warning for warning in asked.job.warnings)
+    on(monkeypatch, "fuse.sshfs")
+    assert remote_notes(tmp_path)
+
+
+def test_too_little_room_and_a_folder_that_cannot_be_written_are_known_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, "ext4")
+    assert refusal(tmp_path, 100) is None
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=50))
+    assert "has 50 B left for 100 B" in (refusal(tmp_path / "new", 100) or "")
+    (tmp_path / "features").mkdir()
+    (tmp_path / "features" / "0.0.bin").write_bytes(b"." * 60)
+    (tmp_path / "of-somebody-else").write_bytes(b"." * 60)
+    assert refusal(tmp_path, 100) is None  # what an earlier run wrote is written over
+    assert refusal(tmp_path, 120) is not None  # other files are not
+    monkeypatch.setattr(os, "access", lambda place, mode: False)
+    assert refusal(tmp_path, 1) == f"nothing can be written to {tmp_path}"
+
+
+def test_the_nearest_folder_is_asked(tmp_path: Path) -> None:
+    assert nearest(tmp_path / "a" / "b") == nearest(tmp_path) == tmp_path
+
+
+def test_the_command_writes_nothing_if_there_is_no_room_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lotan.datasets.generate(120, 500, width=6, classes=3).save(str(tmp_path / "graph"))
+    of_edges, of_features = 12 * 500, 4 * 6 * 120
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=of_edges + of_features - 1))
+    words = ["--graph", str(tmp_path / "graph"), "--order", "each_once", "--partitions", "4"]
+    assert main(["partition", *words, "--out", str(tmp_path / "parts")]) == 2
+    assert "the edges and the features take up to 8,880 bytes" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == [folders.HELD]
