@@ -232,5 +232,6 @@ def test_a_schedule_is_data_with_what_links_move():
     assert all(len(held) == 4 for held in storage["sets"])
     assert storage["swaps"] >= storage["least_swaps"] > 0
     rows = 300 * 4 * 4 * 2  # with Adagrad's sums
-    assert storage["estimated_written_bytes"] == (4 + storage["swaps"]) * rows // 8
+    turned = 4 + storage["swaps"]  # partitions, of 37 or 38 vertices
+    assert storage["estimated_written_bytes"] == pytest.approx(turned * rows / 8, abs=turned * rows / 300)
     assert measured["written to the disk"] == pytest.approx(storage["estimated_written_bytes"], rel=0.1)

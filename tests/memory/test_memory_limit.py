@@ -207,7 +207,8 @@ def test_the_least_limit_of_mini_batches_is_named_at_once(tmp_path, in_files):
 
 
 @pytest.mark.parametrize("setting", ["worker_memory", "partitions"])
-def test_settings_that_need_more_are_named_with_the_limit_that_would_do_without_them(setting):
+def test_settings_that_need_more_are_named_with_the_limit_that_would_do_without_them(setting, monkeypatch):
+    monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: None)  # its heap would stay as it is
     # with one partition, a task has the whole graph in hand
     graph = lotan.datasets.generate(60_000, 60_000, width=8, classes=4)
     given = {"worker_memory": "1g", "partitions": 1}

@@ -176,7 +176,7 @@ def test_explain_shows_and_prices_what_goes_to_files() -> None:
         assert shown.count(f"   {what}(") == sum(map(len, moved)) > 0
     assert shown.count("   Read(") == sum(map(len, holding.reads)) - sum(map(len, holding.loads))
     assert "Store(" not in "\n".join(step_lines(free, steps))
-    assert 0.8 * layout.within < budget.peak(free.plan, LARGE) <= layout.within
+    assert 0.75 * layout.within < budget.peak(free.plan, LARGE) <= layout.within
 
 
 def test_columns_are_where_the_plan_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
