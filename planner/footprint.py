@@ -205,7 +205,7 @@ def local_floor(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 
 
 def local_expected(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Return the bytes of `local_floor` as they are expected, where that is an upper bound.
+    """Return the bytes of `local_floor` that are expected. That function returns an upper bound of them.
 
     Matrices that lie in files are in memory while a sum reads them, and the chunks of threads while a stage runs.
     """
@@ -352,7 +352,7 @@ def _parts_of_edges(statistics: Statistics) -> int:
 def graph_on_disk(statistics: Statistics) -> int:
     """Return the bytes of features and edges in files: as they were read, in the order of a plan, and as a matrix."""
     edges = statistics.edges + statistics.edge_count("self_loops")
-    of_edge = ENDS_BYTES + 4 * (statistics.weighted + statistics.edge_data.numbers)
+    of_edge = ENDS_BYTES + 4 * (statistics.weighted + statistics.edge_data.numbers + statistics.edge_data.typed)
     copies = 2 * (4 * statistics.width * statistics.vertices + of_edge * edges) + CSR_BYTES_PER_EDGE * edges
     return copies if statistics.in_files else 0
 

@@ -43,8 +43,8 @@ def edges_in_parts(place: Place, table: Dataset, names: ColumnNames, ids: Ids, r
         rows: the edges of a part, at most (default: `PART_EDGES`).
 
     Returns:
-        The function. It raises a GraphError if a file is truncated, or a column has a bad value. The error counts the rows of
-        the part in which it was found.
+        The function. It raises a GraphError if a file is truncated, or a column has a bad value. Bad values are
+        counted in the part in which they were found.
     """
 
     def parts() -> Iterator[EdgeColumns]:
@@ -52,7 +52,7 @@ def edges_in_parts(place: Place, table: Dataset, names: ColumnNames, ids: Ids, r
         for part in table_parts(place, table, names.of_edges(), rows):
             found = edge_columns(part, names, ids)
             if found.edge_attr is not None:
-                width = width or found.edge_attr.shape[1]
+                width = found.edge_attr.shape[1] if width is None else width
                 if found.edge_attr.shape[1] != width:
                     raise _differ(names, found, width)
             yield found

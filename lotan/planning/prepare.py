@@ -297,11 +297,14 @@ def foreseen(
     regime = config.regime
     if not isinstance(regime, MiniBatch):
         return plan_for(train, evaluate, loss, graph, config, statistics, None, limited, alone)[-1]
-    # the number of training vertices is not known yet
+    # the number of training vertices is not known yet, and so what batches need is checked once more later
     sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices, both=draws_both(train))
-    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, statistics, sampling, False, alone)
-    # what depends on that number is checked later: batches that are kept, and partitions of the vertices
-    if limited and config.memory_limit is not None and not (regime.is_fixed or regime.is_stored):
+    apart = regime.is_fixed or regime.is_stored  # these hold more than a batch at a time
+    engine, planned, needs = plan_for(
+        train, evaluate, loss, graph, config, statistics, sampling, limited and apart, alone
+    )
+    limit = MemoryLimit.of(config).bytes
+    if limited and not apart and limit is not None and needs.least > limit:  # the error counts batches at once
         with_batches(Job(graph, train, evaluate, loss, statistics, planned, engine), sampling, config)
     return needs
 

@@ -50,15 +50,17 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
     else:
         remove_stale(nearest(None))
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
-    descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
     try:
-        if not lock(descriptor):
-            raise StorageError(
-                f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
-            )
-        yield folder
+        descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
+        try:
+            if not lock(descriptor):
+                raise StorageError(
+                    f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
+                )
+            yield folder
+        finally:
+            os.close(descriptor)
     finally:
-        os.close(descriptor)
         if own is not None:
             own.close()
 

@@ -60,6 +60,7 @@ def test_blocks_without_a_jar_are_refused_before_spark_starts_or_a_row_is_read(t
 @pytest.mark.parametrize("of_files", [False, True], ids=["arrays", "files"])
 def test_a_disk_that_spark_cannot_spill_to_is_refused_before_spark_starts(in_files, of_files, monkeypatch):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr("lotan.memory.mapped.file_system", lambda _: "ext4")
     monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: None)
     monkeypatch.setattr("lotan.hosts.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
     graph = in_files if of_files else datasets.generate(200, 800, width=8, classes=4)

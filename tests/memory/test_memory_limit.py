@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.engines.choice import ENGINES, limit_notes
 from lotan.errors import ConfigurationError
+from lotan.exploring.calibration import trained_on
 from lotan.hosts.jar import JAR
 from lotan.hosts.spark_session import Heap
 from lotan.memory import limit as memory_limit
@@ -202,13 +203,23 @@ def test_the_least_limit_of_mini_batches_is_named_at_once(tmp_path, in_files):
 
     least = least_of(under("500m"))
     with pytest.raises(ConfigurationError, match="give a smaller batch_size or smaller fanouts"):
-        under(f"{least - 1}m").explain()
+        under("500m" if in_files else f"{least - 1}m").explain()  # before files are read, the sizes are upper bounds
     assert "mini-batches" in under(f"{least}m").explain()
+
+
+def test_a_batch_of_more_than_the_training_vertices_is_not_refused_before_they_are_counted(tmp_path):
+    trained_on(lotan.datasets.generate(40_000, 40_000, width=8, classes=4), 50).save(str(tmp_path))
+    regime = lotan.MiniBatch(40_000, (5, 5))
+    asked = lotan.Trainer(
+        lotan.nn.GraphSAGE(8, 64, 2, 4), lotan.Graph.read(tmp_path), regime=regime, engine="local", memory_limit="1100m"
+    )
+    assert "mini-batches" in asked.explain()
 
 
 @pytest.mark.parametrize("setting", ["worker_memory", "partitions"])
 def test_settings_that_need_more_are_named_with_the_limit_that_would_do_without_them(setting, monkeypatch):
-    monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: None)  # its heap would stay as it is
+    for place in ("hosts.spark_session", "engines.blocks.obstacles"):  # a session's heap would stay as it is
+        monkeypatch.setattr(f"lotan.{place}.active_session", lambda: None)
     # with one partition, a task has the whole graph in hand
     graph = lotan.datasets.generate(60_000, 60_000, width=8, classes=4)
     given = {"worker_memory": "1g", "partitions": 1}

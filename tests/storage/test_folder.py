@@ -28,6 +28,7 @@ def on(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 def test_explain_says_that_a_folder_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, "ext4")
     assert "would be refused" not in trainer(tmp_path / "new").explain()
     on(monkeypatch, "tmpfs")
     text = trainer(tmp_path / "new").explain()
@@ -36,6 +37,7 @@ def test_explain_says_that_a_folder_is_in_memory(tmp_path: Path, monkeypatch: py
 
 
 def test_a_folder_on_another_host_is_named_before_and_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(monkeypatch, "ext4")
     assert remote_notes(tmp_path) == ()
     on(monkeypatch, "nfs4")
     asked = trainer(tmp_path)

@@ -77,7 +77,7 @@ print((status("VmHWM") - before), estimated)
 @pytest.mark.nightly  # by day: tests/engines/local/test_topology.py
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
-@pytest.mark.parametrize("layer", ["SAGEConv", "GCNConv", "GCNConv with weights"])
+@pytest.mark.parametrize("layer", ["SAGEConv", "GCNConv", "GCNConv with weights", "GATConv"])
 def test_an_evaluation_holds_a_part_of_the_edges_and_no_more_than_was_estimated(tmp_path: Path, layer: str) -> None:
     import torch
 

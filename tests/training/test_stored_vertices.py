@@ -346,7 +346,11 @@ def test_an_evaluation_with_edges_in_files_has_the_bits_of_one_in_memory(
     assert "evaluates on the whole graph, with columns and edges in memory" in free.explain()
     assert "evaluates on the whole graph, with columns and edges in files" in limited.explain()
     whole, found = free.fit(), limited.fit()
-    assert [epoch["metrics"] for epoch in found.history] == [epoch["metrics"] for epoch in whole.history]
+    ours, theirs = (
+        [number for epoch in one.history for split in epoch["metrics"].values() for number in split.values()]
+        for one in (found, whole)
+    )
+    assert ours == pytest.approx(theirs, rel=1e-5 if model is attention else 0, abs=0)  # products have other rows
     weights = weights_of(free.model)
     assert all(torch.equal(one, weights[name]) for name, one in weights_of(limited.model).items())
 

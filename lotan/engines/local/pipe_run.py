@@ -153,7 +153,7 @@ class PipeRun:
         return sum_columns([c[:1] if of.value in self._sums else self._rows(c, number) for c in columns])
 
     def in_runs(self, values: Mapping[str, Handle], mapped: MappedMemory) -> Mapping[str, Handle]:
-        """Run the stage on some vertices after others, with their in-edges, which lie in files.
+        """Run the stage on runs of vertices with their in-edges, which lie in files.
 
         Args:
             values: The columns and collections that it reads.

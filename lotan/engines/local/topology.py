@@ -113,13 +113,13 @@ class Edges:
         )
 
     def runs(self) -> Iterator[tuple[slice, slice, Edges]]:
-        """Yield the edges that end in some vertices after those of others, `EDGES_READ` at a time if no vertex has more.
+        """Yield the edges run by run of the vertices that they end in, `EDGES_READ` at a time if no vertex has more.
 
         Yields:
             The vertices, the places of the edges that end there, and these edges in memory.
         """
         indptr = self.block.indptr.numpy()
-        for run in runs_of_ends(np.diff(indptr), EDGES_READ):
+        for run in runs_of_ends(np.diff(indptr) + 1, EDGES_READ):  # and a vertex counts as an edge
             some = slice(int(indptr[run.start]), int(indptr[run.stop]))
             weight = None if self.weight is None else self.weight[some].copy()
             dst = self.dst[some] - run.start
