@@ -10,7 +10,7 @@ from _pytest.mark import ParameterSet
 
 
 def at_night(cases: Iterable[tuple[Any, ...]], unless: Container[tuple[Any, ...]]) -> list[ParameterSet]:
-    """Cases of which those that are not in `unless` are run by `make nightly` alone."""
+    """Return cases as parameters. Those that are not in `unless` are run by `make nightly` alone."""
     return [pytest.param(*case, marks=() if case in unless else pytest.mark.nightly) for case in cases]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 PART_EDGES = 1 << 17
-"""The edges that are in memory at one time while a graph is read: some 30 MB with all copies, and their texts."""
+"""The edges that are in memory at one time while a graph is read: some 30 MB with all copies, ids that are texts included."""
 
 COLUMNS = ("src", "dst", "weight", "edge_attr", "edge_type")
 
@@ -103,8 +103,9 @@ def with_rows(parts: Parts, ids: Ids) -> Parts:
 def sort_in_files(parts: Parts, vertices: int, mapped: MappedMemory, undirected: bool = False) -> EdgeColumns:
     """Return edges in files, sorted as those of `lotan.graph.GraphArrays` are.
 
-    They are read twice: to count those that end at each vertex, and to put those of some vertices side by side, which are
-    then sorted. `EDGES_READ` of them are sorted at one time, or those of one vertex, if it has more.
+    They are read to count those that end at each vertex, and to put those of some vertices side by side, which are then
+    sorted. To add reverses, they are read once more. `EDGES_READ` of them are sorted at one time, or those of one vertex, if
+    it has more.
 
     Args:
         parts: the edges, with rows as ends.

@@ -63,9 +63,7 @@ class EdgeStep(ColumnStep):
     READS: ClassVar[tuple[str, ...]] = ("input",)  # fields that name the columns it reads
     AT_SOURCES: ClassVar[tuple[str, ...]] = ()  # the fields in READS whose columns are read where edges begin
     OF_EDGES: ClassVar[tuple[str, ...]] = ()  # the fields in READS that name edge columns
-    IN_RUNS: ClassVar[bool] = (
-        False  # True if the in-edges of a vertex are all that it needs for that vertex, or for them
-    )
+    IN_RUNS: ClassVar[bool] = False  # True if it can run on some vertices at a time, with all of their in-edges
     DRAWS: ClassVar[bool] = False  # True if it draws random numbers
 
     @property
@@ -85,7 +83,7 @@ class EdgeStep(ColumnStep):
 
     @property
     def in_runs(self) -> bool:
-        """True if it may run on the in-edges of some vertices after those of others."""
+        """True if it can run on some vertices at a time, with all of their in-edges."""
         return self.IN_RUNS
 
     @cached_property

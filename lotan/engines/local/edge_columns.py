@@ -147,7 +147,7 @@ class EdgeColumns:
             case ("source", name):
                 return columns[name].index_select(0, block.positions[run])
             case ("destination", name):
-                return columns[name].index_select(0, block.destinations[run] + self.edges.before)
+                return columns[name].index_select(0, self._destinations(run))
             case ("edge", name):
                 return columns[name][run]
             case ("weight",):
@@ -212,13 +212,18 @@ class EdgeColumns:
         found = self.columns.new(matrix.shape[0], shape)
         return found.copy_((scaled @ x.view(len(x) * heads, -1)).view_as(found))
 
+    def _destinations(self, run: slice) -> Tensor:
+        """Return the vertices that a run of edges ends in. [run]."""
+        found = self.edges.block.destinations[run]
+        return found + self.edges.before if self.edges.before else found
+
     def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
         block = self.edges.block
         out = self._new(heads)
 
         def multiply(run: slice) -> None:
             product = source.index_select(0, block.positions[run])
-            product *= destination.index_select(0, block.destinations[run] + self.edges.before)
+            product *= destination.index_select(0, self._destinations(run))
             torch.sum(product.view(len(product), heads, -1), dim=-1, out=out[run])
 
         self._in_runs(source.shape[1], multiply)

@@ -3,8 +3,8 @@
 A column is a tensor of rows of vertices, in the order of their levels and then of their ids: all vertices, or those
 within a level. A stage runs chunk by chunk. Threads share the chunks if there are enough; otherwise torch's threads
 share each operator. If one stage alone reads the sums of a propagate, they are made chunk by chunk as the stage reads
-them, and never exist as a whole column. A stage that reads edges itself runs on all its vertices at once, or, if edges in
-files are evaluated on, on the vertices that some of them end in.
+them, and never exist as a whole column. A stage that reads edges itself runs on all its vertices at once. In an evaluation
+with edges in files, it runs on some vertices at a time, with all of their in-edges.
 """
 
 from __future__ import annotations
