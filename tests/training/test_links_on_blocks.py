@@ -125,7 +125,6 @@ def refuse_collection(*tables: Any) -> None:
 class TestOnSpark:
     pytestmark = needs_spark
 
-    @pytest.mark.nightly  # by day, over learned rows
     def test_rgcn_and_distmult_equal_local(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         """Texts as ids, relations, links that are left out of their own batch, and ranks among chunks of 9 vertices."""
         given = tables(texts=True)
