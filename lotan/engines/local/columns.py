@@ -6,7 +6,7 @@ Memory that is fresh from the system costs more to touch for the first time than
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -71,9 +71,7 @@ class Columns:
         copy = self.new(len(column), column.shape[1:], name)
         if self.mapped is None:
             return copy.copy_(column)
-        length = max(1, PART_BYTES // max(1, column[:1].nbytes))
-        for start in range(0, len(column), length):
-            some = slice(start, start + length)
+        for some in _parts(column):
             copy[some] = column[some]
             self.mapped.give_back(copy[some])
             self.mapped.give_back(column[some])
@@ -81,13 +79,11 @@ class Columns:
 
     def clear(self, column: Tensor, first: int) -> None:
         """Set the rows of a column from the first one on to zero. Pages of files are given back on the way."""
-        rows = column[first:]
         if self.mapped is None:
-            rows.zero_()
+            column[first:].zero_()
             return
-        length = max(1, PART_BYTES // max(1, column[:1].nbytes))
-        for start in range(0, len(rows), length):
-            self.mapped.give_back(rows[start : start + length].zero_())
+        for some in _parts(column, first):
+            self.mapped.give_back(column[some].zero_())
 
     def share(self, column: Tensor) -> Tensor:
         """Count one more user of a column, and return the column."""
@@ -117,3 +113,10 @@ class Columns:
     def forget(self) -> None:
         """Forget all columns. Their memory may still be visible to somebody, and so is not used again."""
         self._held.clear()
+
+
+def _parts(column: Tensor, first: int = 0) -> Iterator[slice]:
+    """Yield the rows of a column from the first one on, as many at a time as `PART_BYTES` hold."""
+    length = max(1, PART_BYTES // max(1, column[:1].nbytes))
+    for start in range(first, len(column), length):
+        yield slice(start, start + length)

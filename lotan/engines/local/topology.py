@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lotan.engines.local.entry_sums import EntrySums
 from lotan.errors import EngineError
+from lotan.graph.arrays import counted
 from lotan.graph.edge_sets import SelfLoops, gcn_scale, inverse_root, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.graph.sorted_edges import runs_of_ends, sort_ends
@@ -58,7 +59,7 @@ class Edges:
     @cached_property
     def block(self) -> EdgeBlock:
         """All edges as one block, for stages. Its sources are all vertices."""
-        counts = _counted(self.dst, self.ends, self.mapped is not None)
+        counts = counted(self.dst, self.ends)
         weight = None if self.weight is None else torch.from_numpy(self.weight)
         return EdgeBlock(prefix_sum(torch.from_numpy(counts)), torch.from_numpy(self.src), weight)
 
@@ -199,7 +200,7 @@ class Edges:
     ) -> tuple[Tensor, Tensor]:
         """Return the unweighted and the weighted matrix, in CSR form."""
         index = torch.int32 if max(self.vertices, len(rows)) < 2**31 else torch.int64
-        indptr = prefix_sum(torch.from_numpy(_counted(rows, shape[0], self.mapped is not None))).to(index)
+        indptr = prefix_sum(torch.from_numpy(counted(rows, shape[0]))).to(index)
         positions, ones = self._in_place(columns, index), None
         if self.mapped is not None:
             ones = self._in_place(np.broadcast_to(np.float32(1.0), len(columns)), torch.float32)
@@ -234,7 +235,7 @@ class Edges:
 
     def _looped_in_files(self, mapped: MappedMemory) -> Edges:
         """Return the edges with self-loops in files. Those of some vertices are made at a time."""
-        ends = np.concatenate([np.zeros(1, dtype=np.int64), _counted(self.dst, self.vertices, in_files=True).cumsum()])
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), counted(self.dst, self.vertices).cumsum()])
         most = len(self.src) + self.vertices
         src, dst = (mapped.new(most, torch.int64).numpy() for _ in range(2))
         weight = None if self.weight is None else mapped.new(most).numpy()
@@ -323,14 +324,6 @@ class Edges:
             if self.weight is not None:
                 give_back(self.weight)
         return inverse_root(sums).float()
-
-
-def _counted(numbers: Positions, length: int, in_files: bool) -> Positions:
-    """Return how often each of the numbers below a length occurs. Those in a file are read a part at a time."""
-    found = np.zeros(length, dtype=np.int64)
-    for some in _runs(numbers) if in_files else [slice(None)]:
-        found += np.bincount(numbers[some], minlength=length)
-    return found
 
 
 def _runs(array: NDArray[Any]) -> Iterator[slice]:
