@@ -74,9 +74,11 @@ def test_predictions_are_corrected_and_smoothed_as_in_pyg(options: dict[str, obj
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.parametrize("engine", ["blocks", "rows"])
-def test_both_run_on_spark(spark, engine: str) -> None:
+@pytest.mark.parametrize(
+    "engine",
+    ["local", pytest.param("blocks", marks=pytest.mark.nightly), pytest.param("rows", marks=pytest.mark.nightly)],
+)
+def test_both_run_on_tables_in_spark(spark, engine: str) -> None:
     graph = in_spark(messy_graph(), spark)
     found = lotan.LabelPropagation(3, 0.9).predict(graph, engine=engine, partitions=3)
     assert_equal(found.toPandas().sort_values("id", ignore_index=True), propagated(messy_graph()))

@@ -233,7 +233,6 @@ def test_statistics_of_all_vertices_are_refused() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.nightly
 def test_a_graph_in_spark_is_explained_alike(spark) -> None:
     graph = messy(texts=True)
     run = trained("GCN", graph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -11,7 +12,7 @@ import pytest
 
 from lotan.errors import StageError
 from lotan.stages.codec import decode_stage, encode_stage
-from planner.physical import Stage
+from planner.physical import Part, Stage, of_model
 from tests.stages.test_program import dense_stage, last_stage, neighbour_stage
 
 STAGES = [dense_stage(), neighbour_stage("mean"), last_stage()]
@@ -66,6 +67,48 @@ def test_a_source_is_read_through_scatter_only() -> None:
     data = encode_stage(neighbour_stage("sum"))
     data["calls"][2]["arguments"][0] = {"ref": "x"}
     with pytest.raises(StageError, match="source input"):
+        decode_stage(data)
+
+
+def batch_stage() -> Stage:
+    """The dense stage of two models, beside each other on one row."""
+    one = dense_stage()
+    wide = {"x": (12,), "s": (2,), "y": (8,)}
+    return replace(
+        one,
+        name="two",
+        inputs=tuple(replace(given, shape=wide[given.value]) for given in one.inputs),
+        outputs=tuple(replace(made, shape=wide[made.value]) for made in one.outputs),
+        calls=(),
+        parameters=tuple(replace(p, name=of_model(model, p.name)) for model in range(2) for p in one.parameters),
+        parts=tuple(Part(model, one) for model in range(2)),
+        models=2,
+    )
+
+
+def test_a_stage_of_several_models_survives_the_wire() -> None:
+    stage = batch_stage()
+    assert decode_stage(msgpack.unpackb(msgpack.packb(encode_stage(stage)))) == stage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data["parts"][1].update(model=2), "no model 2 among 2"),
+        (lambda data: data.update(calls=encode_stage(dense_stage())["calls"]), "not those of its parts"),
+        (lambda data: data["parameters"].pop(), "not those of its parts"),
+        (lambda data: data["inputs"][0].update(shape=[11]), "'x' has 11 numbers a row, and its parts have"),
+        (lambda data: data["outputs"][0].update(shape=[9]), "'y' has 9 numbers a row, and its parts have"),
+        (lambda data: data["parts"][0]["stage"]["calls"].pop(), "no call makes its output 'y'"),
+        (lambda data: data["parts"][0]["stage"].update(parts=data["parts"]), "a part of a stage has parts itself"),
+    ],
+)
+def test_parts_that_are_not_those_of_their_stage_are_refused(
+    damage: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    data = encode_stage(batch_stage())
+    damage(data)
+    with pytest.raises(StageError, match=message):
         decode_stage(data)
 
 
