@@ -445,3 +445,44 @@ class NothingAlongEdges(Model):
 class NothingOut(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
         return self.conv(x, graph)[:, :0]  # here: [num_vertices, 0] | at least one number
+
+
+class NoDimensionOfMovedRows(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(x) + x.t().argmax()  # here: argmax | dimension
+
+
+class GreatestOverMovedRows(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        turned = x.unsqueeze(0).transpose(1, 2)
+        return self.lin(x) + turned.max(2).values[:, :4]  # here: along the dimension of the rows
+
+
+class NormalisedOverMovedRows(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        shape = (x.size(0), 6)
+        return self.lin(F.layer_norm(x.unsqueeze(0), shape)[0])  # here: along the dimension of the rows
+
+
+class MatrixForEachHead(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        heads = x.view(-1, 2, 3).transpose(0, 1).unsqueeze(2)
+        made = heads @ self.table[:3, :4].expand(2, 1, 3, 4)  # here: moves the rows out of the first dimension
+        return made.squeeze(2).sum(0)
+
+
+class DotsInEinsum(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        made = torch.einsum("...d,dk->...k", x.unsqueeze(0), self.table)  # here: moves the rows
+        return self.lin(made.squeeze(0))
+
+
+class NothingOfMovedRows(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(x) + x.t()[:0].sum(0)[:, None]  # here: at least one number
+
+
+class RowsWithRows(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        whole = x.unsqueeze(0)
+        return self.lin((whole @ whole.mT @ whole).squeeze(0))  # here: different dimensions

@@ -649,4 +649,54 @@ class MasksColumns(Refused):
         return scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0))
 
 
+class EndsOfEnds(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(x)[torch.index_select(edge_index[0], 0, edge_index[1])]  # indexes edge_index by itself
+
+
+class GathersColumns(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(x).gather(1, edge_index[0])  # indexes by edges in another dimension than the first
+
+
+class GathersNarrowly(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(x).gather(0, edge_index[0])  # gather by edges takes an index as wide as the rows | x[index]
+
+
+class SourcesTwice(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        row, col = edge_index[[0, 0]]  # rearranges the edges
+        return scatter(self.lin(x)[row], col, 0, x.size(0))
+
+
+class StacksSources(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        row, col = torch.stack([edge_index[0], edge_index[0]])  # rearranges the edges
+        return scatter(self.lin(x)[row], col, 0, x.size(0))
+
+
+class IndexesThirdDimension(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(x).unsqueeze(1)[:, 0, edge_index[0]]  # indexes by edges in another dimension than the first
+
+
+class ReducesByProduct(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        made, index = self.lin(x)[edge_index[0]], edge_index[1].unsqueeze(1).expand(-1, 3)
+        return torch.zeros(x.size(0), 3).scatter_reduce(0, index, made, "prod")  # reduces by 'prod'
+
+
+class ReducesWithSelf(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        made, index = self.lin(x)[edge_index[0]], edge_index[1].unsqueeze(1).expand(-1, 3)
+        return torch.zeros(x.size(0), 3).scatter_reduce(0, index, made, "amax")  # pass include_self=False
+
+
+class ReducesIntoRows(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        made, index = self.lin(x)[edge_index[0]], edge_index[1].unsqueeze(1).expand(-1, 3)
+        return self.lin(x).scatter_reduce(0, index, made, "amax", include_self=False)  # start from zeros
+
+
 REFUSED = tuple(kind for kind in Refused.__subclasses__())
