@@ -9,7 +9,9 @@ from planner.choices.hold_columns import NOTHING, Holding, least_moved
 from planner.choices.memory_use import MemoryUse, Uses
 from planner.choices.order_steps import order_steps
 from planner.estimate import columns_bytes
-from planner.footprint import (
+from planner.keeping import trained_stages
+from planner.layout import Layout
+from planner.local_memory import (
     MARGIN,
     local_expected,
     local_floor,
@@ -17,10 +19,8 @@ from planner.footprint import (
     reading_bytes,
     stage_kept,
     step_in_hand,
-    trained_stages,
     works_in_parts,
 )
-from planner.layout import Layout
 from planner.physical import Mode, Plan
 from planner.shares import DRIVER_BYTES
 from planner.statistics import Statistics

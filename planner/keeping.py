@@ -16,9 +16,10 @@ from planner.kernels import (
     never_made,
     numbers_taken,
 )
-from planner.physical import Stage
+from planner.physical import Plan, Stage
 from planner.spec import PRODUCTS, Call, operator_name
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
 
 # These rates are those of one worker with one thread, and only their ratios matter. `planner.rates` prices the same
 # work for whole epochs. Its fit shares seconds among rates that rise together, so a single rate may be several times
@@ -144,3 +145,9 @@ def _kept(stage: Stage) -> Set[str]:
         if operator_name(call.op) == "dropout" and (over := relus & set(call.reads)):
             outputs = outputs - over | {call.output}
     return outputs | multiplied(stage)
+
+
+def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
+    """Return the stages that run forward and later backward, each with the level up to which its backward runs."""
+    levels = {s.stage: s.within for s in plan.train if isinstance(s, PipeStep) and s.mode == "backward"}
+    return [(stage, levels[stage.name]) for stage in plan.stages if stage.name in levels]

@@ -37,7 +37,8 @@ from lotan.validation.demands import Demands
 from planner.chunks import EDGES_READ
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
-from planner.footprint import LEARNED_COPIES, Footprint, edges_in_files, footprint, learned_bytes, local_gaps
+from planner.footprint import Footprint, footprint
+from planner.local_memory import edges_in_files, local_gaps
 from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
 from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Sizes, divide
@@ -46,6 +47,7 @@ from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
 from planner.shares import DRIVER_BYTES
 from planner.statistics import Profile, Statistics
+from planner.steps.learned_rows import LEARNED_COPIES, learned_bytes
 
 VERTEX_BYTES = 64
 """The bytes of a vertex beside its rows: its id, its key twice, its place, and a label and a split that say nothing."""

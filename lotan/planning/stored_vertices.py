@@ -21,7 +21,8 @@ from lotan.storage.edge_readers import record_bytes
 from lotan.storage.folder import remote_notes
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.storage.vertex_partitions import check_storable
-from planner.footprint import edges_in_files, without_rows
+from planner.footprint import without_rows
+from planner.local_memory import edges_in_files
 from planner.neighbours import orders_neighbours
 from planner.orders.vertex_division import VertexDivision, VertexSizes, divide_vertices
 from planner.regime import Sampling

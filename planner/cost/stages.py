@@ -9,8 +9,7 @@ from operator import add
 
 from planner.chunks import SAVED_BYTES, chunk_count, chunk_rows, chunks_in_group, sharing_threads
 from planner.estimate import SPARSE_TIMES, row_bytes
-from planner.footprint import trained_stages
-from planner.keeping import saved_row_bytes
+from planner.keeping import saved_row_bytes, trained_stages
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken
 from planner.layout import Layout
 from planner.neighbours import NEIGHBOUR_OPERATORS, operations

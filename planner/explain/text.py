@@ -18,9 +18,10 @@ from planner.cost.seconds import WAYS, PassCost
 from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
-from planner.footprint import alive_bytes, local_bytes
 from planner.holding import Budget, pass_uses
 from planner.keeping import saved_row_bytes
+from planner.lifetimes import alive_bytes
+from planner.local_memory import local_bytes
 from planner.nodes import EdgeColumn, EdgeWeight, Node, StaticColumn, topological
 from planner.physical import Plan, Stage
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped

@@ -16,6 +16,9 @@ from planner.steps.step import AtSources, ColumnStep, GraphStep, Naming
 from planner.traits import EngineTraits
 from planner.work import Work, of_driver
 
+# copies of learned rows: the model's, two of the optimizer's state, the best ones, and a gradient, or later the result
+LEARNED_COPIES = 5
+
 
 @dataclass(frozen=True)
 class OfType:
@@ -176,3 +179,13 @@ def learned_parameters(plan: Plan) -> dict[str, LearnedRowsStep]:
     """Return the parameters of a plan that have a row for each vertex, each with a step that reads it."""
     steps = (step for steps in plan.passes for step in steps)
     return {step.parameter: step for step in steps if isinstance(step, LearnedRowsStep)}
+
+
+def learned_bytes(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of one copy of the parameters that have a row for each vertex."""
+    return 4 * sum(step.numbers(statistics.vertices) for step in learned_parameters(plan).values())
+
+
+def learned_held(plan: Plan, statistics: Statistics, copies: int = LEARNED_COPIES) -> int:
+    """Return the bytes of all copies of learned rows. The plan of a batch does not count those of the whole graph again."""
+    return 0 if statistics.sampled else copies * learned_bytes(plan, statistics)

@@ -183,7 +183,7 @@ PYTHON = {
         PLANNER,
         "lent[size] = max(lent.get(size, 0), alive[size])",
         "lent[size] = size",
-        ("planner/test_footprint.py",),
+        ("planner/test_local_memory.py",),
     ),
     "every vertex has one edge": Fault(
         PLANNER,

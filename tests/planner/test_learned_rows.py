@@ -14,13 +14,19 @@ from planner import Options, Planned
 from planner.batch import compile_batch
 from planner.cost import Pricing, epoch_seconds
 from planner.explain import explain
-from planner.footprint import footprint, learned_bytes
+from planner.footprint import footprint
 from planner.nodes import MatMul, Parameter, Propagate
 from planner.regime import hops_of_plan
 from planner.rules.hoist_invariant import hoist_invariant
 from planner.spec import ValueType
 from planner.statistics import Statistics
-from planner.steps.learned_rows import LearnedRows, LearnedRowsGradientStep, LearnedRowsStep, learned_parameters
+from planner.steps.learned_rows import (
+    LearnedRows,
+    LearnedRowsGradientStep,
+    LearnedRowsStep,
+    learned_bytes,
+    learned_parameters,
+)
 from planner.steps.step import Step
 from tests.planner.engines import BLOCKS, LOCAL
 from tests.planner.specs import planned

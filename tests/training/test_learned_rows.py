@@ -22,7 +22,8 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.settings.optimizers import OPTIMIZERS
 from lotan.stages.randomness import Randomness
 from planner.cost import Pricing
-from planner.footprint import learned_bytes, local_bytes
+from planner.local_memory import local_bytes
+from planner.steps.learned_rows import learned_bytes
 from tests.night import at_night
 
 pytestmark = pytest.mark.thorough

@@ -19,7 +19,7 @@ from lotan.graph import edges_in_files
 from lotan.stages.program import StageProgram
 from lotan.stages.stage_run import StageResult, StageRun
 from lotan.training.learner import weights_of
-from planner.footprint import reads_edges_in_parts
+from planner.local_memory import reads_edges_in_parts
 from planner.lower import OUTPUT
 from planner.steps.edge_step import EdgeStep
 
