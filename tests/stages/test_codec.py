@@ -11,8 +11,10 @@ import msgpack
 import pytest
 
 from lotan.errors import StageError
-from lotan.stages.codec import decode_stage, encode_stage
+from lotan.stages.codec import decode_spec, decode_stage, encode_spec, encode_stage
 from planner.physical import Part, Stage, of_model
+from planner.spec import Bound, Spec
+from planner.vertex_types import VertexTypes
 from tests.stages.test_program import dense_stage, last_stage, neighbour_stage
 
 STAGES = [dense_stage(), neighbour_stage("mean"), last_stage()]
@@ -45,6 +47,24 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "name that is no text": (lambda data: data.update(name=3), "'name'"),
     "inputs that are no list": (lambda data: data.update(inputs={}), "'inputs'"),
     "output made by nothing": (lambda data: data["outputs"][0].update(value="nobody"), "'nobody'"),
+    "keyword without a value": (lambda data: data["calls"][1].update(keywords=[["alpha"]]), "keyword argument"),
+    "edges of an unknown set": (lambda data: data["calls"][0]["type"].update(edges="lattice"), "'lattice'"),
+    "dropout beyond one": (
+        lambda data: data["calls"][0].update(arguments=[{"ref": "x"}, 1.5, 11]),
+        "1.5 is not between",
+    ),
+    "dropout without rows": (
+        lambda data: data["calls"][0]["type"].update(rows="none"),
+        "needs rows of vertices or edges",
+    ),
+    "unknown distribution": (
+        lambda data: data["calls"][0].update(op="lotan.random", arguments=[{"ref": "x"}, "zipf", 0.5, 11]),
+        "draws 'zipf'",
+    ),
+    "random numbers beyond one": (
+        lambda data: data["calls"][0].update(op="lotan.random", arguments=[{"ref": "x"}, "bernoulli", 2.0, 11]),
+        "probability 2.0",
+    ),
     "source without edges": (lambda data: data["inputs"][0].update(role="source"), "edge set"),
 }
 
@@ -117,3 +137,38 @@ def test_a_loss_needs_one_output() -> None:
     data["outputs"] = []
     with pytest.raises(StageError, match="exactly one output"):
         decode_stage(data)
+
+
+WRITES = ("author", "writes", "paper")
+SPEC = Spec(
+    6,
+    dense_stage().parameters,
+    dense_stage().calls,
+    "y",
+    bounds=(Bound("edge_type", 0, 3, "conv"),),
+    types=(3, "conv"),
+    vertex_types=VertexTypes(("author", "paper"), (0, 5), (WRITES,), "paper", (2,)),
+)
+
+
+def test_a_traced_model_survives_the_wire() -> None:
+    assert decode_spec(msgpack.unpackb(msgpack.packb(encode_spec(SPEC)))) == SPEC
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data.update(bounds=[["edge_type", 0, 3]]), "a bound is"),
+        (lambda data: data.update(bounds=[["weight", 0, 3, "conv"]]), "the column of a bound"),
+        (lambda data: data.update(types=["conv", 3]), "expected their number and the layer"),
+        (lambda data: data["vertex_types"].update(names=["author", 1]), "1 is no name"),
+        (lambda data: data["vertex_types"].update(relations=[["author", "paper"]]), "is no relation"),
+        (lambda data: data["vertex_types"].update(task="venue"), "do not fit together"),
+        (lambda data: data["vertex_types"].update(edge_widths=[2, 2]), "do not fit together"),
+    ],
+)
+def test_a_malformed_model_is_refused(damage: Callable[[dict[str, Any]], Any], message: str) -> None:
+    data = msgpack.unpackb(msgpack.packb(encode_spec(SPEC)))
+    damage(data)
+    with pytest.raises(StageError, match=message):
+        decode_spec(data)

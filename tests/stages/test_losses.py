@@ -281,6 +281,10 @@ def test_losses_of_torch_become_names() -> None:
         {"form": {"name": "huber", "arguments": [], "calls": []}},
         {"form": {"name": "focal", "arguments": [["path", "x"]], "calls": []}},
         {"metrics": ["rm"]},
+        {"thresholds": [0.5, 1.0]},
+        {"class_weights": "ab"},
+        {"further": [["z"]]},
+        {"shown": 1.5},
     ],
 )
 def test_a_worker_takes_known_losses_only(change: dict[str, Any]) -> None:
