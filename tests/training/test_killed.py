@@ -8,7 +8,7 @@ import subprocess
 import sys
 import traceback
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,6 +23,7 @@ import lotan
 from lotan.engines import action
 from lotan.hosts.jar import JAR
 from lotan.hosts.spark_session import SparkSettings, open_spark
+from lotan.memory.limit import MemoryLimit
 from lotan.stages.program import StageProgram
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit
 from tests.engines.faults import Fault, inject
@@ -186,6 +187,43 @@ def train_blocks_disturbed(folder: str) -> None:
         assert failing.happened
         at_commit(patch, PLACES[1], lambda: os.kill(os.getpid(), signal.SIGKILL), number=LAST)
         train_on_spark(marks / "killed", "blocks")
+
+
+def train_in_turn(folder: str, resume: bool = False) -> None:
+    """A run on blocks within a limit, whose sums read one partition after the other from files."""
+    needs, settings = MemoryLimit.needs, {"memory_limit": "3g", "resume": resume}
+    with pytest.MonkeyPatch.context() as patch:  # so small a graph would fit as a whole
+        patch.setattr(MemoryLimit, "needs", lambda *given: replace(needs(*given), in_turn=True))
+        train_on_spark(folder, "blocks", **settings)
+
+
+def train_in_turn_and_die(folder: str) -> None:
+    """The same, killed in the backward pass of the second epoch."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_commit(patch, PLACES[1], lambda: os.kill(os.getpid(), signal.SIGKILL), number=LAST)
+        train_in_turn(folder)
+
+
+def resume_in_turn(folder: str) -> None:
+    train_in_turn(folder, resume=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_a_driver_killed_within_a_limit_on_blocks_leaves_no_file_after_the_next_run(tmp_path: Path) -> None:
+    killed, straight, temporary = (tmp_path / name for name in ("killed", "straight", "temporary"))
+    temporary.mkdir()
+    done = run(DISTURBED, "train_in_turn_and_die", str(killed), TMPDIR=str(temporary))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert any(temporary.rglob("temp_local_*")), "columns that sums read in turn lie in files"
+    for name, folder in (("resume_in_turn", killed), ("train_in_turn", straight)):
+        done = run(DISTURBED, name, str(folder), TMPDIR=str(temporary))
+        assert done.returncode == 0, done.stderr
+    assert [left.name for left in temporary.iterdir()] == []
+    assert_same_checkpoint(killed / "last.pt", straight / "last.pt")
 
 
 @dataclass(frozen=True)
