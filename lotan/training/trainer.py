@@ -40,7 +40,7 @@ from lotan.results.run import Run
 from lotan.settings.config import TrainerConfig, given_config
 from lotan.settings.tasks import LinkPrediction
 from lotan.tracking import Tracker, open_tracker, start_of
-from lotan.training.checkpoint import claimed
+from lotan.training.checkpoint import claimed, known_identity
 from lotan.training.epochs import evaluate, run_epoch
 from lotan.training.finish import finished, remember_epochs
 from lotan.training.learner import Learner, weights_of
@@ -139,7 +139,7 @@ class Trainer:
             if isinstance(self._settled.task, LinkPrediction):
                 given = self.model, self.graph, self._settled
                 self._job = (
-                    prepare_stored(*given, self._decoder)
+                    prepare_stored(*given, self._decoder, self._earlier_division)
                     if self._settled.regime.is_stored
                     else prepare_links(*given, self._opened, self._decoder)
                 )
@@ -147,6 +147,14 @@ class Trainer:
             else:
                 self._job = prepare(self.model, self.graph, self._settled, self._opened)
         return self._job
+
+    @property
+    def _earlier_division(self) -> str | None:
+        """The division of the run that goes on, in words; None: there is no such run."""
+        directory = self._settled.checkpoint_dir
+        if directory is None or not self._settled.resume:
+            return None
+        return known_identity(Path(directory)).get("storage")
 
     def explain(
         self,
