@@ -150,6 +150,16 @@ class Division:
         evaluated = EVALUATED * sizes.rows // (1 + sizes.states) // self.partitions
         return self.buffer_bytes(sizes) + WORKED * links + evaluated + self.graph_bytes(sizes)
 
+    @property
+    def call(self) -> str:
+        """The order with these sizes, as a regime takes it.
+
+        >>> Division("comet", 8, 4, 4).call, Division("beta", 7, 3, 7).call
+        ('comet(partitions=8, buffer=4, groups=4)', 'beta(partitions=7, buffer=3)')
+        """
+        groups = f", groups={self.groups}" if self.order == "comet" else ""
+        return f"{self.order}(partitions={self.partitions}, buffer={self.capacity}{groups})"
+
     def __str__(self) -> str:
         groups = f", in {self.groups} groups" if self.order == "comet" else ""
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{groups}"
