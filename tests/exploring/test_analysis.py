@@ -283,6 +283,6 @@ def test_a_measured_run_has_the_partitions_that_are_shown(monkeypatch):
     regime = lotan.MiniBatch(100, (), order="beta")
     disks = [Disk(1e12, 1e-12, 4096), Disk(1e6, 0.5, 4096)]
     monkeypatch.setattr(stored_links, "disk_of", lambda folder: disks.pop(0))
-    data = json.loads(links_from_a_disk(regime=regime, memory_limit=least + 3000).explain("json", analyze=1))
+    data = json.loads(links_from_a_disk(regime=regime, memory_limit=least + 10_000).explain("json", analyze=1))
     measured = {one["what"]: one["measured"] for one in data["measured"]}
     assert measured["swaps of a partition"] == data["storage"]["swaps"] > 0
