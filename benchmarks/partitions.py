@@ -201,7 +201,7 @@ def measure(folder: str, limit: str, optimizer: str) -> None:
         "seconds": report["epochs"][0]["train_seconds"],
         "waiting": moved["partition_wait_seconds"],
         "moved": (moved["read_bytes"] + moved["written_bytes"]) / (moved["read_seconds"] + moved["write_seconds"]),
-        "disk": stored.schedule(0.0).bytes_per_second,
+        "disk": stored.schedule(0.0).disk.bytes_per_second,
     }
     print(json.dumps(content))
 

@@ -38,7 +38,7 @@ class Measure:
     """One quantity, estimated and measured."""
 
     what: str
-    unit: str  # "seconds", "bytes" or "rows"
+    unit: str  # "seconds", "bytes", "rows" or "swaps"
     estimated: float | None  # None: there is no estimate
     measured: float
     share: float | None = None  # of the seconds of training that the epochs took; None: of none
@@ -263,8 +263,8 @@ def _off(measures: Sequence[Measure], ran: Ran) -> list[Measure]:
 
 
 def _said(unit: str, value: float) -> str:
-    if unit == "rows":
-        return f"{round(value):,} rows"
+    if unit in ("rows", "swaps"):
+        return f"{round(value):,} {unit}"
     return duration(value) if unit == "seconds" else size(round(value))
 
 

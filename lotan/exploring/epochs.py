@@ -38,16 +38,15 @@ def measures_of_epochs(
         found += _of_batches(figures, sum(entry["train_seconds"] for entry in history) / len(history))
     schedule = job.schedule
     if schedule is not None:
+        reading = figures["read_seconds"] + figures["write_seconds"] + figures["edge_seconds"]
+        waiting = figures["partition_wait_seconds"] + figures["edge_seconds"]
         found += [
+            Measure("swaps of a partition", "swaps", schedule.swaps, figures["swaps"]),
             Measure("read from the disk", "bytes", schedule.read_bytes, figures["read_bytes"]),
             Measure("written to the disk", "bytes", schedule.written_bytes, figures["written_bytes"]),
-            Measure(
-                "reading and writing",
-                "seconds",
-                schedule.disk_seconds,
-                figures["read_seconds"] + figures["write_seconds"],
-            ),
-            Measure("waiting for the disk", "seconds", schedule.wait_seconds, figures["partition_wait_seconds"]),
+            Measure("edges read from the disk", "bytes", schedule.edge_bytes, figures["edge_bytes"]),
+            Measure("reading and writing", "seconds", schedule.disk_seconds, reading),
+            Measure("waiting for the disk", "seconds", schedule.wait_seconds, waiting),
         ]
     return found
 

@@ -24,12 +24,13 @@ class LocalFolder:
 
     Args:
         prefix: The beginning of its name.
+        directory: The folder that it is in; None: that of temporary files.
     """
 
-    def __init__(self, prefix: str = SPARK) -> None:
-        directory = Path(tempfile.gettempdir())
+    def __init__(self, prefix: str = SPARK, directory: Path | None = None) -> None:
+        directory = directory or Path(tempfile.gettempdir())
         remove_stale(directory)
-        made = Path(tempfile.mkdtemp(prefix=f"new-{prefix}"))
+        made = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=directory))
         self._lock = os.open(made / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         # other processes see the folder only with its owner file

@@ -84,15 +84,23 @@ class Job:
 
     @property
     def epoch_seconds(self) -> float:
-        """The estimated seconds of an epoch, with its share of the evaluations."""
+        """The estimated seconds of an epoch, with its share of the evaluations, and what training waits for a disk."""
+        if self.batch is None:
+            return self.planned.seconds
+        schedule = self.schedule
+        return self.batches_seconds + (0.0 if schedule is None else schedule.wait_seconds) + self.planned.seconds
+
+    @property
+    def batches_seconds(self) -> float:
+        """The estimated seconds of the mini-batches of an epoch, beside which a disk works."""
         sampling = self.planned.options.sampling
         if self.batch is None or sampling is None:
-            return self.planned.seconds
+            return 0.0
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
         scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
         in_parts = self.stored or self.stored_vertices
         making = 0.0 if in_parts is None else in_parts.making_seconds
-        return sampling.batches * self.batch.seconds + drawing + scoring + making + self.planned.seconds
+        return sampling.batches * self.batch.seconds + drawing + scoring + making
 
     @property
     def validation(self) -> int:
@@ -107,7 +115,7 @@ class Job:
     def schedule(self) -> DiskSchedule | None:
         """The schedule of an epoch that trains from a disk; None: it trains in memory."""
         in_parts = self.stored or self.stored_vertices
-        return None if in_parts is None else in_parts.schedule(self.epoch_seconds)
+        return None if in_parts is None else in_parts.schedule(self.batches_seconds)
 
     def learned(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return what an optimizer trains: the model, with the decoder of a link task."""

@@ -28,6 +28,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import ALL, LinkPrediction
+from lotan.storage.disk_probe import disk_of
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.folder import remote_notes
@@ -37,11 +38,13 @@ from lotan.validation.demands import Demands
 from planner.chunks import EDGES_READ
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
+from planner.explain.sizes import counted
 from planner.footprint import Footprint, footprint
 from planner.local_memory import edges_in_files, local_gaps
 from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
-from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Sizes, divide
+from planner.orders.disk import LINK_SECONDS, Disk, rounded
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Division, OrderName, Sizes, divide, divisions
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
@@ -60,7 +63,13 @@ SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the
 STEP_OPERATIONS = 4  # on each number of a row and its state: read, summed, changed, written
 
 
-def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, decoder: Decoder | None = None) -> Job:
+def prepare_stored(
+    model: torch.nn.Module,
+    graph: Graph,
+    config: TrainerConfig,
+    decoder: Decoder | None = None,
+    earlier: str | None = None,
+) -> Job:
     """Read the sizes of the links, trace the model, choose the partitions, and plan a batch.
 
     Args:
@@ -68,6 +77,7 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
         graph: The graph, in files or in this process.
         config: The settings of the run, whose order trains from a disk.
         decoder: The decoder of an earlier training of the same model, which goes on; None: a new one.
+        earlier: The division of the run that goes on, in words. It is taken again if it fits into the limit; None: a new run.
 
     Raises:
         GraphError: If the graph or its links cannot be trained on.
@@ -116,7 +126,7 @@ def prepare_stored(model: torch.nn.Module, graph: Graph, config: TrainerConfig, 
     _check_reads(job, reader, len(summary.names), regime)
     reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
     features = _features(graph, width) if reads_features else None
-    stored = _stored(job, reader, summary, learned, features, sampling, config)
+    stored = _stored(job, reader, summary, learned, features, sampling, config, earlier)
     job = replace(job, stored=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
     return described_memory(job, config)
 
@@ -219,6 +229,7 @@ def _stored(
     features: StoredFeatures | None,
     sampling: Sampling,
     config: TrainerConfig,
+    earlier: str | None,
 ) -> Stored:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
@@ -234,16 +245,25 @@ def _stored(
     )
     whole = _evaluation(job, summary, config) if regime.fanouts else None
     fixed = _fixed_bytes(job, summary, sampling, config) + (0 if whole is None else whole.least)
-    division = regime.division
+    folder = config.storage_dir
+    if folder is None and config.checkpoint_dir is not None:
+        folder = Path(config.checkpoint_dir) / "storage"
+    place = None if folder is None else Path(folder)
+    scoring = _scoring_seconds(job, summary, sampling, config, states)
+    division, reason = regime.division, ""
     if division is None and limit.bytes is None:
         raise ConfigurationError(
             f"order {regime.order!r} needs memory_limit, which decides how many partitions are in memory; or give their number, "
             "as in order='comet(partitions=16, buffer=4, groups=8)'"
         )
-    least = divide(regime.stored_order, sizes, 0) if division is None else division
+    least = division
     if division is None:
         assert limit.bytes is not None
-        division = divide(regime.stored_order, sizes, limit.bytes - fixed)
+        computing = job.batches_seconds + scoring + LINK_SECONDS * summary.training
+        known = regime.stored_order, sizes, limit.bytes - fixed, disk_of(place).rounded, rounded(computing)
+        division, reason = _chosen(*known, earlier)
+        least = min(divisions(regime.stored_order, sizes, known[3].block), key=lambda one: one.bytes(sizes))
+    assert least is not None
     if division.partitions > summary.vertices:
         raise ConfigurationError(
             f"order {regime.order!r} has more partitions than the graph has vertices ({summary.vertices:,}); give fewer"
@@ -251,9 +271,6 @@ def _stored(
     peak, more = fixed + division.bytes(sizes), 0 if whole is None else whole.peak - whole.least
     spills = limit.bytes is not None and peak + more > limit.bytes  # else the evaluation is in memory
     needed = Footprint("local", peak=peak if spills else peak + more, least=fixed + least.bytes(sizes))
-    folder = config.storage_dir
-    if folder is None and config.checkpoint_dir is not None:
-        folder = Path(config.checkpoint_dir) / "storage"
     return Stored(
         reader=reader,
         summary=summary,
@@ -265,11 +282,34 @@ def _stored(
         edges_on_disk=edges_in_files(job.plan, job.statistics),
         states=states,
         footprint=needed,
-        scoring_seconds=_scoring_seconds(job, summary, sampling, config, states),
+        scoring_seconds=scoring,
         seed=regime.seed,
         batch_size=regime.batch_size,
-        folder=None if folder is None else Path(folder),
+        folder=place,
+        reason=reason,
     )
+
+
+def _chosen(
+    order: OrderName, sizes: Sizes, room: int, disk: Disk, computing: float, earlier: str | None
+) -> tuple[Division, str]:
+    """Return the division for a memory limit, and the reason for it in words.
+
+    Args:
+        order: The order.
+        sizes: The bytes on the disk.
+        room: The bytes for all of it.
+        disk: The disk.
+        computing: The estimated seconds of an epoch's batches.
+        earlier: The division of the run that goes on, in words, or None.
+    """
+    fitting = [one for one in divisions(order, sizes, disk.block) if one.bytes(sizes) <= room]
+    for one in (one for one in fitting if str(one) == earlier):
+        return one, "chosen by the run that goes on"
+    chosen = (
+        f"chosen of {counted(len(fitting), 'division')} that fit into the limit: its epochs take the fewest seconds"
+    )
+    return divide(order, sizes, room, disk, computing), chosen
 
 
 def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: TrainerConfig, states: int) -> float:

@@ -17,6 +17,7 @@ from lotan.planning.stored_rows import check_stored_rows, learned_modules, row_w
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.storage import OF_ALL_ROWS
+from lotan.storage.disk_probe import block_of
 from lotan.storage.edge_readers import record_bytes
 from lotan.storage.folder import remote_notes
 from lotan.storage.stored_vertices import StoredVertices
@@ -84,6 +85,10 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> Stor
         edge_numbers=numbers,
         learned_bytes=NUMBER_BYTES * sum(learned.values()) * (1 + states_of_rows(config)),
     )
+    folder = config.storage_dir
+    if folder is None and config.checkpoint_dir is not None:
+        folder = Path(config.checkpoint_dir) / "storage"
+    place = None if folder is None else Path(folder).expanduser()
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:
         raise ConfigurationError(
@@ -93,7 +98,7 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> Stor
     if given is None:
         assert limit.bytes is not None
         room = limit.bytes - without_rows(job.needs(config), job.plan, job.statistics).least
-        division = divide_vertices(name, sizes, room)
+        division = divide_vertices(name, sizes, room, block_of(place))
     else:
         partitions, capacity = given
         if partitions > sizes.vertices:
@@ -107,9 +112,5 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> Stor
                 f"order {regime.order!r} keeps all training vertices in memory, and they fill {training} of the partitions: give "
                 f"a buffer of at least {training}, or order='each_once(partitions={partitions}, buffer={capacity})'"
             )
-    folder = config.storage_dir
-    if folder is None and config.checkpoint_dir is not None:
-        folder = Path(config.checkpoint_dir) / "storage"
-    place = None if folder is None else Path(folder).expanduser()
     on_disk = edges_in_files(job.plan, job.statistics)
     return StoredVertices(division, sizes, learned, regime.seed, place, on_disk)

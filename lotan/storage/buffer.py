@@ -44,6 +44,7 @@ class PartitionBuffer:
         self._free = list(range(slots))[::-1]
         self._ahead: dict[int, tuple[int, Future[None]]] = {}  # the slots of partitions that are being read
         self._dirty: set[int] = set()
+        self._begun = False  # True after the first set of an epoch
         self._generation = files.next_generation  # of the files that are written
         self._writing: list[Future[None]] = []
         self._error: BaseException | None = None  # the first one, after which nothing is read or written
@@ -58,6 +59,10 @@ class PartitionBuffer:
         """Write to files of a new generation from now on, so that those of a checkpoint stay as they are."""
         self._generation = self.files.next_generation
 
+    def begin_epoch(self) -> None:
+        """Count the partitions of the next set as those that an epoch begins with, and not as swaps."""
+        self._begun = False
+
     def turn_to(self, held: Collection[int], then: Collection[int] = ()) -> None:
         """Bring partitions into memory, and begin to read those that are needed next.
 
@@ -69,6 +74,8 @@ class PartitionBuffer:
             StorageError: If one cannot be read, or one before could not be written.
         """
         started = time.perf_counter()
+        self.moved.swaps += self._begun * len(set(held) - set(self.held))
+        self._begun = True
         for partition in [one for one in self.held if one not in held]:
             self._evict(partition)
         for partition in [one for one in self._ahead if one not in held]:  # another order than was announced

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from lotan.storage.folder import nearest, refusal, remote_notes
+from lotan.storage.disk_probe import disk_of
+from lotan.storage.folder import refusal, remote_notes
 from planner.explain import duration, size
 from planner.explain.sizes import counted
+from planner.orders.disk import Disk
 from planner.orders.order import Set, swaps
 
 SHOWN_SETS = 8
 """The sets that the brief form of explain shows."""
-
-PROBE = 16 << 20
-"""The bytes that are written to measure a disk."""
-
-
-SET_SECONDS = 0.002
-"""The seconds of a set of partitions, whatever it has: programs and columns are made. Measured on one core, as those below."""
-
-SET_EDGE_SECONDS = 0.25e-6
-"""The seconds of an edge of a set: it is read, sorted, and put where batches are sampled from."""
-
-LINK_SET_EDGE_SECONDS = 0.5e-6
-"""The same for links, of which each is also looked up among the edges, so that its batch leaves it out."""
-
-LINK_SECONDS = 2.7e-6
-"""The seconds of a link of a set: it is read, ordered, gets negatives, and its ends are found among those of its batch."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +35,13 @@ class DiskSchedule:
     read_bytes: int  # of columns
     edge_bytes: int  # that are read
     written_bytes: int  # of columns
+    accesses: int  # the reads and writes, each of which begins at another place
     compute_seconds: float
     disk_bytes: int  # the most on the disk
     folder: Path | None  # None: a temporary one
     evaluation: str  # where columns and edges lie when the whole graph is evaluated, in words; "": it never is
     note: str = ""  # on what is read
+    reason: str = ""  # for which the planner has chosen these partitions, in words; "": the user has
 
     @property
     def swaps(self) -> int:
@@ -65,14 +49,14 @@ class DiskSchedule:
         return swaps(self.sets)
 
     @property
-    def bytes_per_second(self) -> float:
-        """The measured speed of the disk."""
-        return disk_speed(str(nearest(self.folder)))
+    def disk(self) -> Disk:
+        """The disk, as it was measured."""
+        return disk_of(self.folder)
 
     @property
     def disk_seconds(self) -> float:
         """The estimated seconds of reading and writing."""
-        return (self.read_bytes + self.edge_bytes + self.written_bytes) / self.bytes_per_second
+        return self.disk.seconds(self.read_bytes + self.edge_bytes + self.written_bytes, self.accesses)
 
     @property
     def wait_seconds(self) -> float:
@@ -93,10 +77,13 @@ class DiskSchedule:
             f"         an epoch has {counted(len(self.sets), 'set')} and {counted(self.swaps, 'swap')} of a partition{least}",
             f"         reads {size(self.read_bytes)} of {self.columns} and about {size(self.edge_bytes)} of {self.edges}{written}"
             f"{self.note}",
-            f"         {duration(self.disk_seconds)} of disk at {size(int(self.bytes_per_second))}/s beside "
+            f"         {duration(self.disk_seconds)} of disk at {size(int(self.disk.bytes_per_second))}/s, with "
+            f"{duration(self.disk.access_seconds)} for each of {self.accesses:,} reads and writes, beside "
             f"{duration(self.compute_seconds)} of computation; {duration(self.wait_seconds)} that training waits for",
             f"         on the disk: at most {size(self.disk_bytes)} in {self.folder or 'a temporary folder'}",
         ]
+        if self.reason:
+            lines.insert(1, f"         {self.reason}")
         if self.evaluation:
             lines.append(f"         evaluates on the whole graph, with {self.evaluation}")
         refused = refusal(self.folder, self.disk_bytes)
@@ -113,6 +100,7 @@ class DiskSchedule:
         """Return the schedule as plain data for JSON."""
         return {
             "partitions": self.partitions,
+            "reason": self.reason,
             "buffer_bytes": self.buffer_bytes,
             "all_bytes": self.all_bytes,
             "sets": [list(held) for held in self.sets],
@@ -121,7 +109,10 @@ class DiskSchedule:
             "estimated_read_bytes": self.read_bytes,
             "estimated_edge_bytes": self.edge_bytes,
             "estimated_written_bytes": self.written_bytes,
-            "disk_bytes_per_second": round(self.bytes_per_second),
+            "accesses": self.accesses,
+            "disk_bytes_per_second": round(self.disk.bytes_per_second),
+            "disk_access_seconds": self.disk.access_seconds,
+            "disk_block_bytes": self.disk.block,
             "estimated_disk_seconds": self.disk_seconds,
             "estimated_compute_seconds": self.compute_seconds,
             "estimated_wait_seconds": self.wait_seconds,
@@ -168,36 +159,3 @@ def bytes_of_sets(edge_bytes: int, sets: Sequence[Set], partitions: int) -> int:
     800
     """
     return int(sum((len(held) / partitions) ** 2 for held in sets) * edge_bytes)
-
-
-def making_seconds(sets: Sequence[Set], partitions: int, edges: int, links: int) -> float:
-    """Return the estimated seconds in which the sets of an epoch, and the links of their batches, are made ready.
-
-    Args:
-        sets: The sets.
-        partitions: The number of partitions.
-        edges: The edges of the graph along which messages pass; 0 if the model reads none.
-        links: The links that are trained on; 0 if the examples are vertices.
-
-    >>> making_seconds([(0, 1), (2, 3)], partitions=4, edges=2_000_000, links=0)
-    0.254
-    """
-    share = sum((len(held) / partitions) ** 2 for held in sets)
-    of_edge = LINK_SET_EDGE_SECONDS if links else SET_EDGE_SECONDS
-    return round(SET_SECONDS * len(sets) + of_edge * share * edges + LINK_SECONDS * links, 6)
-
-
-@cache
-def disk_speed(folder: str) -> float:
-    """Return the bytes a second that a short file was written with. It is measured once a folder.
-
-    If nothing can be written there, a run says so; here it counts as the folder of temporary files.
-    """
-    place = folder if os.access(folder, os.W_OK) else None
-    data = os.urandom(PROBE)
-    with tempfile.TemporaryFile(dir=place) as file:
-        started = time.perf_counter()
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        return PROBE / max(1e-9, time.perf_counter() - started)

@@ -65,6 +65,26 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
             own.close()
 
 
+@contextmanager
+def beside_storage(folder: Path | None) -> Iterator[Path | None]:
+    """Yield a temporary folder on the disk of a folder for storage, which stays as it is.
+
+    Args:
+        folder: The folder, which need not exist; None: there is none, and None is yielded.
+
+    Raises:
+        StorageError: If nothing can be written there.
+    """
+    if folder is None:
+        yield None
+        return
+    own = written(nearest(folder), lambda: LocalFolder(STORAGE, nearest(folder)))
+    try:
+        yield own.path
+    finally:
+        own.close()
+
+
 def _check_disk(folder: Path) -> None:
     kind = file_system(folder)
     if kind in IN_MEMORY:

@@ -33,6 +33,7 @@ from lotan.stages.saved_values import Memory
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.partitioned_graph import PartitionedGraph, Records
 from lotan.storage.placement import Placement
+from lotan.storage.row_files import Moved
 from lotan.storage.set_graph import InMemory, VertexRows, arrays_of_set
 from lotan.storage.vertex_batches import numbers_left
 from planner.orders.order import EdgeOrder, Set
@@ -52,7 +53,12 @@ class LinkSet:
 
 
 def sets_of_epoch(
-    graph: PartitionedGraph, order: EdgeOrder, batch_size: int, of: Randomness, begun: int = 0
+    graph: PartitionedGraph,
+    order: EdgeOrder,
+    batch_size: int,
+    of: Randomness,
+    begun: int = 0,
+    moved: Moved | None = None,
 ) -> Iterator[LinkSet]:
     """Yield the sets of an epoch with their links, which are read from the disk one set at a time.
 
@@ -64,6 +70,7 @@ def sets_of_epoch(
         batch_size: The links of a batch.
         of: The seed of the batches, and the epoch.
         begun: The batches of the epoch that are done. A set without others is neither read nor yielded.
+        moved: The counts to which what is read is added; None: it is not counted.
     """
     first, partitions = 0, graph.placement.partitions
     following: Sequence[Set] = (*order.sets[1:], ())
@@ -72,7 +79,7 @@ def sets_of_epoch(
         if first + batches <= begun and begun:
             first += batches
             continue
-        records, _ = graph.edges(buckets)
+        records, _ = graph.edges(buckets, moved)
         starts = [graph.offsets[a * partitions + b] for a, b in buckets]
         places = [start + np.arange(graph.size(bucket)) for start, bucket in zip(starts, buckets, strict=True)]
         places_of_links = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
@@ -172,7 +179,9 @@ class SampledSet:
         self, graph: PartitionedGraph, of_set: LinkSet, buffer: PartitionBuffer, ids: Ids, sampled: Sampled
     ) -> None:
         memory = InMemory(graph.placement, of_set.held)
-        arrays = arrays_of_set(graph, memory, of_set.held, VertexRows.without_labels(ids), types_of(graph))
+        arrays = arrays_of_set(
+            graph, memory, of_set.held, VertexRows.without_labels(ids), types_of(graph), buffer.moved
+        )
         features = {} if buffer.fixed is None else {"features": buffer.fixed[1]}
         elsewhere = Elsewhere(buffer.rows(memory.every), features)
         self._loader = BatchLoader(Graph.of_arrays(arrays), sampled.plan, sampled.chunk_rows, elsewhere)
@@ -284,7 +293,8 @@ class StoredLinkBatches:
             StorageError: If partitions or links cannot be read or written.
         """
         size, of = self._regime.batch_size, Randomness(self._regime.seed, epoch)
-        for found in sets_of_epoch(self._graph, order, size, of, first):
+        self._buffer.begin_epoch()
+        for found in sets_of_epoch(self._graph, order, size, of, first, self._buffer.moved):
             self._buffer.turn_to(found.held, found.then)
             if not len(found.records):
                 continue

@@ -9,6 +9,7 @@ cut off has no manifest, and is written again.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -26,6 +27,7 @@ from lotan.links.examples import TRAIN, Links
 from lotan.storage.edge_readers import OTHER, Numbers, Reader, Summary
 from lotan.storage.folder import check_room, read_manifest, write_manifest, written
 from lotan.storage.placement import ExamplesFirst, Placement
+from lotan.storage.row_files import Moved
 from planner.orders.order import Bucket
 from planner.spec import SPLITS
 
@@ -61,8 +63,12 @@ class PartitionedGraph:
         """
         return self.edges([bucket])[0]
 
-    def edges(self, buckets: Sequence[Bucket]) -> tuple[Records, Numbers]:
+    def edges(self, buckets: Sequence[Bucket], moved: Moved | None = None) -> tuple[Records, Numbers]:
         """Read the training links of buckets, and their weights and attributes.
+
+        Args:
+            buckets: The buckets.
+            moved: The counts to which bytes and seconds are added; None: they are not counted.
 
         Returns:
             The links as in `bucket`, and their numbers, float32 [links, numbers].
@@ -70,7 +76,7 @@ class PartitionedGraph:
         Raises:
             StorageError: If the file is cut short or was changed.
         """
-        width = 3 + self.summary.numbers
+        started, width = time.perf_counter(), 3 + self.summary.numbers
         found = [np.zeros((0, width), dtype=np.int32)]
         with _opened(self.folder / EDGES) as file:
             for source, destination in buckets:
@@ -85,6 +91,9 @@ class PartitionedGraph:
                 found.append(records.reshape(-1, width))
         records = np.concatenate(found)
         del found
+        if moved is not None:
+            moved.edge_bytes += records.nbytes
+            moved.edge_seconds += time.perf_counter() - started
         if not self.summary.numbers:
             return records, np.zeros((len(records), 0), dtype=np.float32)
         return np.ascontiguousarray(records[:, :3]), np.ascontiguousarray(records[:, 3:]).view(np.float32)

@@ -34,13 +34,16 @@ Versions = Mapping[str, tuple[int, str]]
 
 @dataclass
 class Moved:
-    """The bytes that were moved between memory and disk, and the seconds that it took."""
+    """The bytes that training has moved between memory and disk, and the seconds that it took."""
 
-    read_bytes: int = 0
+    swaps: int = 0  # partitions that were read in the place of others, within epochs
+    read_bytes: int = 0  # of the columns of partitions
     written_bytes: int = 0
     read_seconds: float = 0.0
     write_seconds: float = 0.0
     partition_wait_seconds: float = 0.0  # that training waited for partitions
+    edge_bytes: int = 0  # of edges and links, which are read while training waits
+    edge_seconds: float = 0.0
 
 
 class RowFiles:

@@ -15,6 +15,7 @@ from lotan.memory.trim import give_back_freed
 from lotan.storage.edge_readers import Numbers
 from lotan.storage.partitioned_graph import PartitionedGraph, Records
 from lotan.storage.placement import Placement
+from lotan.storage.row_files import Moved
 from planner.chunks import EDGES_READ
 from planner.orders.order import Bucket
 
@@ -71,7 +72,12 @@ class VertexRows:
 
 
 def arrays_of_set(
-    graph: PartitionedGraph, memory: InMemory, held: Sequence[int], vertices: VertexRows, types: Types | None = None
+    graph: PartitionedGraph,
+    memory: InMemory,
+    held: Sequence[int],
+    vertices: VertexRows,
+    types: Types | None = None,
+    moved: Moved | None = None,
 ) -> GraphArrays:
     """Return the graph of the partitions in memory, without features. Vertices are in the order of their positions.
 
@@ -81,11 +87,12 @@ def arrays_of_set(
         held: The partitions in memory, ascending.
         vertices: The columns of all vertices.
         types: The type of an edge for each number of a relation; None: edges have no types.
+        moved: The counts to which what is read is added; None: it is not counted.
 
     Raises:
         StorageError: If a bucket is cut short or was changed.
     """
-    records, numbers = graph.edges([(a, b) for a in held for b in held])
+    records, numbers = graph.edges([(a, b) for a in held for b in held], moved)
     src, dst = (memory.numbers(records[:, column].astype(np.int64)) for column in (0, 1))
     relations = records[:, 2].astype(np.int64)
     del records

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, making_seconds, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, turned_bytes
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.row_files import GENERATIONS
 from planner.footprint import Footprint
 from planner.orders import least_swaps
+from planner.orders.disk import LINK_SECONDS
 from planner.orders.division import Division, Sizes
 from planner.orders.order import EdgeOrder
 
@@ -34,6 +35,7 @@ class Stored:
     seed: int  # of the regime, which draws partitions and orders
     batch_size: int
     folder: Path | None  # the folder of the partitions; None: a temporary one
+    reason: str = ""  # for which the planner has chosen the division, in words; "": the order says it
 
     @property
     def disk_bytes(self) -> int:
@@ -49,9 +51,8 @@ class Stored:
 
     @property
     def making_seconds(self) -> float:
-        """The estimated seconds in which the sets of an epoch are made."""
-        sets, sizes = self.order(1).sets, self.sizes
-        return making_seconds(sets, self.division.partitions, sizes.messages, self.summary.training)
+        """The estimated seconds in which the sets of an epoch, and the links of their batches, are made ready."""
+        return self.division.making_seconds(self.sizes) + LINK_SECONDS * self.summary.training
 
     def schedule(self, compute_seconds: float) -> DiskSchedule:
         """Return the schedule of the first epoch.
@@ -76,8 +77,10 @@ class Stored:
             read_bytes=turned_bytes(sizes.buffered // sizes.vertices, sizes.vertices, order.sets, partitions),
             edge_bytes=sizes.links + edges,
             written_bytes=turned_bytes(sizes.rows // sizes.vertices, sizes.vertices, order.sets, partitions),
+            accesses=division.accesses(sizes),
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,
             evaluation=evaluation_words(self.evaluates_on_disk, self.edges_on_disk) if sizes.messages else "",
+            reason=self.reason,
         )

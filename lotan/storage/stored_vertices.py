@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, making_seconds, turned_bytes
+from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, turned_bytes
 from lotan.storage.row_files import GENERATIONS
+from planner.orders.disk import SET_EDGE_SECONDS, making_seconds
 from planner.orders.vertex_division import VertexDivision, VertexSizes
 
 
@@ -37,8 +38,10 @@ class StoredVertices:
     @property
     def making_seconds(self) -> float:
         """The estimated seconds in which the sets of an epoch are made."""
-        sets = self.division.of_epoch(self.seed, 1).sets
-        return making_seconds(sets, self.division.partitions, self.sizes.edges, 0)
+        division = self.division
+        return making_seconds(
+            division.sets, division.capacity / division.partitions, self.sizes.edges, SET_EDGE_SECONDS
+        )
 
     def schedule(self, compute_seconds: float) -> DiskSchedule:
         """Return the schedule of the first epoch.
@@ -62,6 +65,7 @@ class StoredVertices:
             read_bytes=turned_bytes(sizes.buffered, sizes.vertices, order.sets, partitions),
             edge_bytes=bytes_of_sets(sizes.edge_bytes, order.sets, partitions),
             written_bytes=turned_bytes(sizes.learned_bytes, sizes.vertices, order.sets, partitions),
+            accesses=division.accesses(sizes),
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,

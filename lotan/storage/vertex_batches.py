@@ -104,7 +104,7 @@ class SetBatches:
     ) -> None:
         memory = InMemory(graph.placement, of_set.held)
         types = np.array(graph.summary.names, dtype=np.int64) if graph.summary.names else None
-        arrays = arrays_of_set(graph, memory, of_set.held, vertices, types)
+        arrays = arrays_of_set(graph, memory, of_set.held, vertices, types, buffer.moved)
         self.of_set, self._epoch, self._seed = of_set, epoch, regime.seed
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._sampler = Sampler(arrays, both)
@@ -176,6 +176,7 @@ class StoredVertexBatches:
     def of_epoch(self, epoch: int, first: int = 0) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order, from a given number on. Sets before them are not read."""
         order, size = self._division.of_epoch(self._regime.seed, epoch), self._regime.batch_size
+        self._buffer.begin_epoch()
         for of_set in vertex_sets(self._graph, order, self._examples, size):
             left = numbers_left(of_set.first, len(of_set.targets), size, first)
             if not left:

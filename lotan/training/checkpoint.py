@@ -101,6 +101,16 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
     return None
 
 
+def known_identity(directory: Path) -> Mapping[str, str]:
+    """Return the identity of the newest whole checkpoint of a directory, or nothing if there is none that can be read."""
+    for path in (directory / LAST, directory / BEST):
+        try:
+            return _read(path).identity
+        except (DamagedError, CheckpointError, OSError):
+            continue
+    return {}
+
+
 def keep_as_best(directory: Path) -> None:
     """Make `best.pt` the same as `last.pt`: by a hard link where the file system has hard links, or else by a copy."""
     unfinished = directory / (BEST + ".unfinished")

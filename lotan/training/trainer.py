@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,11 @@ from lotan.planning.prepare import prepare
 from lotan.planning.stored_links import prepare_stored
 from lotan.results.run import Run
 from lotan.settings.config import TrainerConfig, given_config
+from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import LinkPrediction
+from lotan.storage.folder import beside_storage
 from lotan.tracking import Tracker, open_tracker, start_of
-from lotan.training.checkpoint import claimed
+from lotan.training.checkpoint import claimed, known_identity
 from lotan.training.epochs import evaluate, run_epoch
 from lotan.training.finish import finished, remember_epochs
 from lotan.training.learner import Learner, weights_of
@@ -139,7 +141,7 @@ class Trainer:
             if isinstance(self._settled.task, LinkPrediction):
                 given = self.model, self.graph, self._settled
                 self._job = (
-                    prepare_stored(*given, self._decoder)
+                    prepare_stored(*given, self._decoder, self._earlier_division)
                     if self._settled.regime.is_stored
                     else prepare_links(*given, self._opened, self._decoder)
                 )
@@ -147,6 +149,14 @@ class Trainer:
             else:
                 self._job = prepare(self.model, self.graph, self._settled, self._opened)
         return self._job
+
+    @property
+    def _earlier_division(self) -> str | None:
+        """The division of the run that goes on, in words; None: there is no such run."""
+        directory = self._settled.checkpoint_dir
+        if directory is None or not self._settled.resume:
+            return None
+        return known_identity(Path(directory)).get("storage")
 
     def explain(
         self,
@@ -163,7 +173,8 @@ class Trainer:
                 40 lines for a model of three layers; with a list of alternatives as text it shows only the plan's head. In
                 other formats it shows all stages.
             analyze: The number of epochs to run (True: 3), whose measured cost is shown beside the estimates. They
-                change no weight. Not for Mermaid.
+                change no weight. Not for Mermaid. A run from a disk has its partitions in a temporary folder on the disk
+                of its storage meanwhile, which stays as it is.
             alternatives: True to list other possible plans too, in order of their estimated seconds. For text and JSON only.
 
         Raises:
@@ -225,10 +236,17 @@ class Trainer:
     @spark_translated()
     def _with_epochs(self, format: Format, stage: PlanStage | None, epochs: int) -> str:
         """Return the plan of mini-batches beside what epochs of a copy of the model have taken."""
-        alone: dict[str, Any] = {"checkpoint_dir": None, "resume": False, "resume_with": None, "storage_dir": None}
-        alone |= {"log_dir": None, "mlflow": False, "checkpoint_batches": None, "patience": None}
+        alone: dict[str, Any] = {"checkpoint_dir": None, "resume": False, "resume_with": None, "log_dir": None}
+        alone |= {"mlflow": False, "checkpoint_batches": None, "patience": None}
         alone |= {"epochs": NOT_COUNTED + epochs, "progress": False}
-        run = Trainer(copy.deepcopy(self.model), self.graph, **{**self._given, **alone}).fit()
+        in_parts = self.job.stored or self.job.stored_vertices
+        regime = self._settled.regime
+        if self.job.stored is not None and isinstance(regime, MiniBatch):  # the same partitions
+            alone["regime"] = replace(regime, order=self.job.stored.division.call)
+        with beside_storage(None if in_parts is None else in_parts.folder) as folder:
+            run = Trainer(
+                copy.deepcopy(self.model), self.graph, **{**self._given, **alone, "storage_dir": folder}
+            ).fit()
         found = measures_of_epochs(self.job, self._settled, run.history, run.report)
         shown = self._explained(format, stage)
         if format == "json":

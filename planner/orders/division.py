@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isqrt
 from typing import Literal
 
-from planner.orders.beta import beta
+from planner.orders.beta import beta, swaps_of_beta
 from planner.orders.comet import comet
+from planner.orders.disk import LINK_SET_EDGE_SECONDS, Disk, making_seconds
 from planner.orders.order import EdgeOrder
 
 OrderName = Literal["beta", "comet"]
 
-BLOCK = 16 << 10
-"""The bytes of a read that is long enough to keep a disk busy. A shorter one takes as long."""
-
 MOST_PARTITIONS = 256
+COUNTS = (*range(2, 33), 40, 48, 64, 96, 128, 192, MOST_PARTITIONS)
+"""The numbers of partitions to try for BETA."""
+
+GROUPS = (*range(2, 17), 20, 24, 32, 48, 64)
+"""The numbers of groups to try for COMET."""
+
 GROUP = 8
 """The partitions of a group at most. More make no batch more mixed, and more buckets to open."""
 
 NEARLY = 1.05
-"""The bytes that a division may move, divided by the least, if its batches are more mixed."""
+"""The seconds that an epoch of COMET may take, divided by the least with as many groups, if its batches are more mixed."""
 
 WORKED = 6
 """The copies of the links of a set while its batches are made: as read, their order and its keys, and both sorted."""
@@ -97,28 +100,65 @@ class Division:
     @property
     def sets(self) -> int:
         """The number of sets of an epoch. Of COMET's groups, two of which are in memory, each pair is one."""
-        if self.capacity == self.partitions:
-            return 1
-        if self.order == "comet":
-            return self.groups * (self.groups - 1) // 2
-        return len(self.of_epoch(0, 0).sets)
+        return 1 + swaps_of_beta(self.groups, self.capacity // self.group)
 
-    def moved_bytes(self, sizes: Sizes) -> int:
-        """Return about the bytes that an epoch of COMET reads and writes. Each bucket takes as long as a block, at least.
+    @property
+    def turned(self) -> int:
+        """The number of partitions that an epoch reads: those of the first set, and those that are swapped for others."""
+        return self.capacity + (self.sets - 1) * self.group
 
-        >>> sizes = Sizes(vertices=1000, rows=480_000_000, links=12_000)
-        >>> Division("comet", 48, 2, 48).moved_bytes(sizes) > 2 * Division("comet", 160, 16, 20).moved_bytes(sizes)
+    def accesses(self, sizes: Sizes) -> int:
+        """Return the number of reads and writes of an epoch: of the files of partitions, and of buckets."""
+        files = 2 * bool(sizes.rows) + bool(sizes.features)
+        return files * self.turned + self._buckets(sizes)
+
+    def disk_seconds(self, sizes: Sizes, disk: Disk) -> float:
+        """Return the estimated seconds in which an epoch reads and writes. Each access moves a block, at least.
+
+        >>> sizes, disk = Sizes(vertices=1000, rows=480_000_000, links=12_000), Disk(1e9, 1e-4, 4096)
+        >>> Division("comet", 48, 2, 48).disk_seconds(sizes, disk) > Division("comet", 40, 4, 20).disk_seconds(sizes, disk)
         True
         """
-        turned = self.capacity + (self.sets - 1) * self.group
-        buckets = self.partitions**2 * max(BLOCK, sizes.links // self.partitions**2)
-        return turned * (sizes.buffered + sizes.rows) // self.partitions + buckets
+        rows, features = (
+            max(disk.block, -(-of // self.partitions)) if of else 0 for of in (sizes.rows, sizes.features)
+        )
+        bucket = max(disk.block, -(-sizes.links // self.partitions**2))
+        moved = self.turned * (2 * rows + features) + self._buckets(sizes) * bucket
+        return disk.seconds(moved, self.accesses(sizes))
+
+    def making_seconds(self, sizes: Sizes) -> float:
+        """Return the estimated seconds in which the sets of an epoch are made."""
+        return making_seconds(self.sets, self.capacity / self.partitions, sizes.messages, LINK_SET_EDGE_SECONDS)
+
+    def epoch_seconds(self, sizes: Sizes, disk: Disk, compute_seconds: float) -> float:
+        """Return the estimated seconds of an epoch. The disk works while sets are made and batches are computed.
+
+        Args:
+            sizes: The bytes on the disk.
+            disk: The disk.
+            compute_seconds: The estimated seconds of the epoch's batches.
+        """
+        return max(compute_seconds + self.making_seconds(sizes), self.disk_seconds(sizes, disk))
+
+    def _buckets(self, sizes: Sizes) -> int:
+        """Return the reads of buckets: of each once, and of those of each set once more if the model reads neighbours."""
+        return self.partitions**2 + (self.sets * self.capacity**2 if sizes.messages else 0)
 
     def bytes(self, sizes: Sizes) -> int:
         """Return the estimated bytes in memory: the buffer, the links of a set, and an evaluation."""
         links = min(sizes.links, UNEVEN * sizes.links // self.sets)
         evaluated = EVALUATED * sizes.rows // (1 + sizes.states) // self.partitions
         return self.buffer_bytes(sizes) + WORKED * links + evaluated + self.graph_bytes(sizes)
+
+    @property
+    def call(self) -> str:
+        """The order with these sizes, as a regime takes it.
+
+        >>> Division("comet", 8, 4, 4).call, Division("beta", 7, 3, 7).call
+        ('comet(partitions=8, buffer=4, groups=4)', 'beta(partitions=7, buffer=3)')
+        """
+        groups = f", groups={self.groups}" if self.order == "comet" else ""
+        return f"{self.order}(partitions={self.partitions}, buffer={self.capacity}{groups})"
 
     def __str__(self) -> str:
         groups = f", in {self.groups} groups" if self.order == "comet" else ""
@@ -138,10 +178,11 @@ def set_graph_bytes(share: float, vertices: int, edges: int, numbers: int = 0) -
     return int(VERTEX_BYTES * share * vertices + of_edge * min(1.0, UNEVEN * share**2) * edges)
 
 
-def divide(order: OrderName, sizes: Sizes, room: int) -> Division:
-    """Return the division that moves least among those that fit into some bytes.
+def divide(order: OrderName, sizes: Sizes, room: int, disk: Disk, compute_seconds: float = 0.0) -> Division:
+    """Return the division whose epoch is estimated to take the fewest seconds among those that fit into some bytes.
 
-    Of COMET's divisions that move nearly as little, it is the one of most partitions, whose batches are most mixed.
+    Of equal ones it is the one of the fewest partitions. But of COMET's divisions with as many groups, it is the one of most
+    partitions whose epoch takes nearly as few seconds, because its batches are most mixed.
 
     Source: Waleffe et al., MariusGNN (EuroSys 2023), section 6, with the optimizer's state and the group that is read ahead
     counted. There buckets are at least as long as a block of the disk. Here a short bucket counts as a block, because links
@@ -151,36 +192,36 @@ def divide(order: OrderName, sizes: Sizes, room: int) -> Division:
         order: The order.
         sizes: The bytes on the disk.
         room: The bytes for all of it.
+        disk: The disk.
+        compute_seconds: The estimated seconds of an epoch's batches, beside which the disk works; 0: they are not known.
 
     Returns:
         The division; the one of the least bytes if none fits.
     """
-    found = _betas(sizes) if order == "beta" else _comets(sizes)
+    found = divisions(order, sizes, disk.block)
     fitting = [one for one in found if one.bytes(sizes) <= room]
     if not fitting:
         return min(found, key=lambda one: one.bytes(sizes))
+    seconds = {one: one.epoch_seconds(sizes, disk, compute_seconds) for one in fitting}
+    best = min(fitting, key=lambda one: (seconds[one], one.partitions, -one.capacity))
+    alike = [one for one in fitting if one.groups == best.groups and seconds[one] <= NEARLY * seconds[best]]
+    return best if order == "beta" else max(alike, key=lambda one: one.partitions)
+
+
+def divisions(order: OrderName, sizes: Sizes, block: int) -> list[Division]:
+    """Return the divisions to try.
+
+    Args:
+        order: The order.
+        sizes: The bytes on the disk.
+        block: The bytes of a block of the disk. No more partitions are put into a group than have as much each.
+    """
+    found = [Division(order, 1, 1, 1)]
     if order == "beta":
-        return fitting[0]
-    most = NEARLY * min(one.moved_bytes(sizes) for one in fitting)
-    return max((one for one in fitting if one.moved_bytes(sizes) <= most), key=lambda one: one.partitions)
-
-
-def _betas(sizes: Sizes) -> list[Division]:
-    """Return the divisions to try, from the one with most in memory to the one with least."""
-    fine = min(sizes.buffered // BLOCK, isqrt(sizes.links // BLOCK), MOST_PARTITIONS, sizes.vertices)
-    found = []
-    for partitions in dict.fromkeys(
-        max(1, min(sizes.vertices, most)) for most in (min(32, max(4, fine)), max(4, fine))
-    ):
-        found += [Division("beta", partitions, capacity, partitions) for capacity in range(partitions, 1, -1)]
-    return found or [Division("beta", 1, 1, 1)]
-
-
-def _comets(sizes: Sizes) -> list[Division]:
-    """Return the divisions to try. Two groups are in memory, and a third is read ahead."""
-    most = min(sizes.buffered // BLOCK, MOST_PARTITIONS, sizes.vertices)
-    found = [Division("comet", 1, 1, 1)]
-    for groups in (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64):
+        few = [count for count in COUNTS if count <= sizes.vertices]
+        return [*found, *(Division("beta", count, held, count) for count in few for held in range(2, count + 1))]
+    most = min(sizes.buffered // block, MOST_PARTITIONS, sizes.vertices)
+    for groups in GROUPS:  # of which two are in memory, and a third is read ahead
         if groups <= sizes.vertices:
             largest = max(1, min(GROUP, most // groups))
             found += [Division("comet", groups * size, 2 * size, groups) for size in range(1, largest + 1)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.orders.cached_nodes import cached_nodes
-from planner.orders.division import BLOCK, set_graph_bytes
+from planner.orders.division import set_graph_bytes
 from planner.orders.each_once import each_once
 from planner.orders.order import VertexOrder
 
@@ -52,6 +52,16 @@ class VertexDivision:
         """The partitions that there is room for: those that are sampled from, and one that is read ahead."""
         return self.capacity + (self.order == "each_once" and self.capacity < self.partitions)
 
+    @property
+    def sets(self) -> int:
+        """The number of sets of an epoch."""
+        return 1 if self.order == "cached_nodes" else 1 + self.partitions - self.capacity
+
+    def accesses(self, sizes: VertexSizes) -> int:
+        """Return the number of reads and writes of an epoch: of the files of partitions, and of the buckets of each set."""
+        files = bool(sizes.row_bytes) + 2 * bool(sizes.learned_bytes)
+        return files * (self.capacity + self.sets - 1) + self.sets * self.capacity**2
+
     def of_epoch(self, seed: int, epoch: int) -> VertexOrder:
         """Return the order of an epoch."""
         if self.order == "cached_nodes":
@@ -72,25 +82,30 @@ class VertexDivision:
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{first}"
 
 
-def divide_vertices(order: VertexOrderName, sizes: VertexSizes, room: int) -> VertexDivision:
+def divide_vertices(order: VertexOrderName, sizes: VertexSizes, room: int, block: int) -> VertexDivision:
     """Return the division with most of the graph in memory among those that fit into some bytes.
+
+    Neighbours on the disk do not exist for a batch. So the share in memory comes before the seconds of the disk, of which
+    longer partitions of the same share take fewer.
 
     Args:
         order: The order.
         sizes: The sizes of the graph.
         room: The bytes for all of it.
+        block: The bytes of a block of the disk, which the features and rows of a partition have at least.
 
     Returns:
         The division; the one of the least bytes if none fits.
     """
-    fitting = [one for one in _divisions(order, sizes) if one.bytes(sizes) <= room]
+    found = _divisions(order, sizes, block)
+    fitting = [one for one in found if one.bytes(sizes) <= room]
     if fitting:  # of equal shares the one with longer partitions, which comes later
         return max(fitting, key=lambda one: (one.capacity / one.partitions, -one.partitions))
-    return min(_divisions(order, sizes), key=lambda one: one.bytes(sizes))
+    return min(found, key=lambda one: one.bytes(sizes))
 
 
-def _divisions(order: VertexOrderName, sizes: VertexSizes) -> list[VertexDivision]:
-    fine = max(2, sizes.vertices * sizes.buffered // BLOCK)
+def _divisions(order: VertexOrderName, sizes: VertexSizes, block: int) -> list[VertexDivision]:
+    fine = max(2, sizes.vertices * sizes.buffered // block)
     found = [VertexDivision(order, 1, 1, 1)]
     for partitions in PARTITIONS:
         if partitions > min(fine, sizes.vertices):

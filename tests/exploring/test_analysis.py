@@ -16,7 +16,10 @@ from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.exploring import analysis
 from lotan.exploring.analysis import Measure, total_lines
+from lotan.planning import stored_links
+from lotan.training import stored
 from planner.explain import passes
+from planner.orders.disk import Disk
 from planner.steps.pipe import PipeStep
 from tests.conftest import needs_jar
 
@@ -216,22 +219,70 @@ def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
     assert shown.count("% of training") == 4
     assert measured["vertices of a batch"] > 1
     assert ("storage" in data) == ("read from the disk" in measured) == bool(order)
+    if order:
+        assert measured["swaps of a partition"] == data["storage"]["swaps"] == 2
+        assert measured["edges read from the disk"] == pytest.approx(data["storage"]["estimated_edge_bytes"], rel=0.3)
     with pytest.raises(ConfigurationError, match="goes with format 'text' or 'json', not 'html'"):
         found.explain("html", analyze=1)
     with pytest.raises(ConfigurationError, match="alternatives compares passes over the whole graph"):
         found.explain(alternatives=True)
 
 
-def test_a_schedule_is_data_with_what_links_move():
+ROWS = 300 * 4 * 4 * 2
+"""The bytes of the rows of 300 vertices, with Adagrad's sums."""
+
+
+def links_from_a_disk(**settings):
     links = lotan.datasets.generate(300, 900, width=8, classes=3)
-    regime = lotan.MiniBatch(100, (), order="comet(partitions=8, buffer=4, groups=4)")
+    order = "comet(partitions=8, buffer=4, groups=4)"
+    given = {"regime": lotan.MiniBatch(100, (), order=order), "optimizer": lotan.Adagrad(), "epochs": 2} | settings
     task = lotan.LinkPrediction(decoder="dot", negatives=20, fractions=(0.05, 0.1))
-    found = lotan.Trainer(lotan.nn.LearnedRows(4), links, regime=regime, task=task, optimizer=lotan.Adagrad(), epochs=2)
+    return lotan.Trainer(lotan.nn.LearnedRows(4), links, task=task, progress=False, **given)
+
+
+def test_a_schedule_is_data_with_what_links_move():
+    found = links_from_a_disk()
     data = json.loads(found.explain("json", analyze=1))
     storage, measured = data["storage"], {one["what"]: one["measured"] for one in data["measured"]}
     assert all(len(held) == 4 for held in storage["sets"])
     assert storage["swaps"] >= storage["least_swaps"] > 0
-    rows = 300 * 4 * 4 * 2  # with Adagrad's sums
     turned = 4 + storage["swaps"]  # partitions, of 37 or 38 vertices
-    assert storage["estimated_written_bytes"] == pytest.approx(turned * rows / 8, abs=turned * rows / 300)
+    assert storage["estimated_written_bytes"] == pytest.approx(turned * ROWS / 8, abs=turned * ROWS / 300)
     assert measured["written to the disk"] == pytest.approx(storage["estimated_written_bytes"], rel=0.1)
+    assert measured["swaps of a partition"] == storage["swaps"]
+    assert measured["edges read from the disk"] == storage["estimated_edge_bytes"] > 0
+    assert measured["reading and writing"] > 0
+    assert measured["waiting for the disk"] > 0
+
+
+def test_a_measured_run_leaves_the_storage_as_it_was(tmp_path):
+    found = links_from_a_disk(storage_dir=tmp_path / "parts", checkpoint_dir=tmp_path / "checkpoints")
+    found.fit()
+
+    def contents():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before, used = contents(), []
+    open_partitioned = stored.open_partitioned
+
+    def opened(folder, *given):
+        used.append(folder)
+        return open_partitioned(folder, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored, "open_partitioned", opened)
+        text = found.explain(analyze=1)
+    assert "swaps of a partition" in text
+    assert contents() == before
+    assert [folder.parent for folder in used] == [tmp_path / "parts"]
+    assert not used[0].exists()
+
+
+def test_a_measured_run_has_the_partitions_that_are_shown(monkeypatch):
+    least = links_from_a_disk(memory_limit="4g").job.needs(lotan.TrainerConfig()).least
+    regime = lotan.MiniBatch(100, (), order="beta")
+    disks = [Disk(1e12, 1e-12, 4096), Disk(1e6, 0.5, 4096)]
+    monkeypatch.setattr(stored_links, "disk_of", lambda folder: disks.pop(0))
+    data = json.loads(links_from_a_disk(regime=regime, memory_limit=least + 10_000).explain("json", analyze=1))
+    measured = {one["what"]: one["measured"] for one in data["measured"]}
+    assert measured["swaps of a partition"] == data["storage"]["swaps"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,15 +18,17 @@ import lotan
 from lotan.errors import ConfigurationError, GraphError, ModelError, StorageError
 from lotan.links.decoders import make_decoder
 from lotan.links.pairs import score
+from lotan.planning import stored_links
 from lotan.planning.learned import draw_rows
 from lotan.settings.optimizers import Optimizer
 from lotan.stages.randomness import Randomness
-from lotan.storage import edge_readers, row_files
+from lotan.storage import disk_schedule, edge_readers, row_files
 from lotan.storage.edge_readers import LinkReader
 from lotan.storage.link_batches import pairs_of, sets_of_epoch
 from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.set_graph import InMemory
 from lotan.training import checkpoint
+from planner.orders.disk import Disk
 from tests.links.graphs import columns
 from tests.training.test_checkpoints_within_epochs import dying_after
 
@@ -296,6 +299,58 @@ def test_the_memory_limit_decides_the_partitions() -> None:
         with_limit(least - 1)
     with pytest.raises(ConfigurationError, match="needs memory_limit"):
         trainer("comet").explain()
+
+
+FAST, SLOW = Disk(1e12, 1e-12, 4096), Disk(1e6, 0.5, 4096)
+
+
+def on(monkeypatch: pytest.MonkeyPatch, disk: Disk) -> None:
+    monkeypatch.setattr(stored_links, "disk_of", lambda folder: disk)
+
+
+def test_the_disk_decides_the_partitions_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = trainer("beta", memory_limit="4g").job.needs(lotan.TrainerConfig()).least + 2000
+    found = {}
+    for name, disk in (("fast", FAST), ("slow", SLOW)):
+        on(monkeypatch, disk)
+        asked = trainer("beta", memory_limit=limit)
+        found[name] = asked.job.stored
+        assert found[name].footprint.peak <= limit
+        assert "divisions that fit into the limit: its epochs take the fewest seconds" in asked.explain()
+        assert json.loads(asked.explain("json"))["storage"]["reason"] == found[name].reason
+    fast, slow = found["fast"].division, found["slow"].division
+    assert fast.accesses(found["fast"].sizes) > slow.accesses(found["slow"].sizes)
+    assert "chosen" not in trainer().explain(), "the order says the sizes"
+
+
+def test_a_run_goes_on_with_its_partitions_on_a_disk_that_is_measured_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = trainer("beta", memory_limit="4g").job.needs(lotan.TrainerConfig()).least + 2000
+    given = {"memory_limit": limit, "checkpoint_dir": tmp_path, "eval_every": 0}
+    on(monkeypatch, FAST)
+    first = trainer("beta", epochs=1, **given)
+    wanted = first.job.stored.division
+    first.fit()
+    on(monkeypatch, SLOW)
+    again = trainer("beta", epochs=2, resume=True, **given)
+    assert again.job.stored is not None
+    assert again.job.stored.division == wanted != trainer("beta", **given).job.stored.division
+    assert "chosen by the run that goes on" in again.explain()
+    assert len(again.fit().history) == 2
+    other = trainer("beta", epochs=2, resume=True, **(given | {"memory_limit": limit - 1500}))
+    with pytest.raises(checkpoint.CheckpointError, match="storage was"):
+        other.fit()
+
+
+def test_the_estimate_of_an_epoch_counts_what_training_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = trainer().job
+    monkeypatch.setattr(disk_schedule, "disk_of", lambda folder: SLOW)
+    waited = job.schedule.wait_seconds
+    assert waited > 0.5 * job.stored.division.accesses(job.stored.sizes) - 1
+    assert job.epoch_seconds == pytest.approx(job.batches_seconds + waited + job.planned.seconds)
+    monkeypatch.setattr(disk_schedule, "disk_of", lambda folder: FAST)
+    assert job.epoch_seconds == pytest.approx(job.batches_seconds + job.planned.seconds)
 
 
 def test_explain_prints_the_schedule() -> None:

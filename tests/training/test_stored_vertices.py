@@ -378,7 +378,7 @@ def test_the_memory_limit_decides_the_partitions() -> None:
 
     plenty, needed = with_limit("4g")
     assert plenty.division.capacity == plenty.division.partitions
-    least = needed - plenty.bytes + divide_vertices("each_once", plenty.sizes, 0).bytes(plenty.sizes)
+    least = needed - plenty.bytes + divide_vertices("each_once", plenty.sizes, 0, 4096).bytes(plenty.sizes)
     scarce, needed = with_limit(least)
     assert needed <= least
     assert scarce.division.capacity < scarce.division.partitions
