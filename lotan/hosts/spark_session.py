@@ -176,6 +176,20 @@ def heap_of(spark: SparkSession) -> int:
     return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
 
 
+def storage_of(spark: SparkSession) -> int | None:
+    """Return the bytes of columns for which a running Spark has room, in all executors; None if no executor is known yet."""
+    context, only_active = spark.sparkContext._jsc, True
+    executors = context.sc().statusStore().executorList(only_active).iterator()
+    rooms: dict[str, int] = {}
+    while executors.hasNext():
+        one = executors.next()
+        rooms[str(one.id())] = int(one.maxMemory())
+    of_driver = rooms.pop("driver", None)  # it has no columns, unless it is alone
+    if context.isLocal():
+        return of_driver
+    return sum(rooms.values()) or None
+
+
 def active_session() -> SparkSession | None:
     """Return the running session, whichever thread has started it; None if there is none."""
     active = SparkSession.getActiveSession()  # None in a thread that has not used the session yet
