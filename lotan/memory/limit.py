@@ -156,10 +156,9 @@ class MemoryLimit:
             needs: The footprint of what will run there, which sizes the heap of a new session.
 
         Returns:
-            The bytes; None if the engine leaves its columns to Spark's operators, or has none in Spark, or if the
-            executors are not known before they run.
+            The bytes; None if the engine is not on Spark, or if its executors are not known before they run.
         """
-        if not traits.more_partitions_fit:
+        if traits.in_process:
             return None
         if "pyspark" in sys.modules:
             from lotan.hosts.spark_session import active_session, storage_of  # here, as in `heap`

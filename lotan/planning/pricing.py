@@ -47,5 +47,7 @@ def spread_over(pricing: Pricing, needs: Footprint, limit: int | None = None, st
         storage: The bytes of columns for which Spark has room; None: not known, or not on Spark.
     """
     partitions, within = needs.partitions or pricing.layout.partitions, limit if needs.spills(limit) else None
-    spread = replace(pricing.layout, partitions=partitions, in_turn=needs.in_turn, within=within, storage=storage)
+    spread = replace(pricing.layout, partitions=partitions, in_turn=needs.in_turn, within=within)
+    if not pricing.traits.spills:  # otherwise, what Spark's own operators write is part of the rates
+        spread = replace(spread, storage=storage)
     return replace(pricing, layout=spread)

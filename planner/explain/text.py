@@ -188,13 +188,16 @@ def _bytes(moved: Mapping[str, int]) -> str:
 
 
 def _disk(disk: Mapping[str, Any]) -> str:
-    """Return the bytes that columns on Spark's local disk take an epoch, and the reason."""
+    """Return the bytes and seconds of columns on Spark's local disk, with the reason, and if nobody checks its room."""
+    unseen = "the disks of executors cannot be seen from here, and are not checked"
+    if not disk["bytes"]:
+        return unseen
     reason = "its heap has room for few rows at a time"
     if disk["storage"] is not None:
         reason = f"its storage in memory has room for {size(disk['storage'])}"
     return (
         f"{size(disk['bytes'])} to Spark's local disk or from there, {duration(disk['seconds'])}, estimated for an epoch's "
-        f"training pass; {reason}"
+        f"training pass; {reason}{f'; {unseen}' if disk['unseen'] else ''}"
     )
 
 
@@ -349,11 +352,17 @@ def _head_data(planned: Planned) -> dict[str, Any]:
 
 
 def _disk_data(planned: Planned, epoch: PassCost | None) -> dict[str, Any]:
-    """Return the bytes and seconds of columns on Spark's local disk in an epoch's training pass; nothing if there are none."""
+    """Return the bytes and seconds of columns on Spark's local disk in an epoch's training pass; nothing if there are none.
+
+    With executors elsewhere and a memory limit, it says at least that their disks are not seen.
+    """
     count, seconds = (0.0, 0.0) if epoch is None else epoch.filed
-    layout = planned.options.pricing.layout
+    options, layout = planned.options, planned.options.pricing.layout
+    unseen = layout.shuffled and not options.traits.in_process
+    if not count and not (unseen and options.memory_limit is not None):
+        return {}
     storage = None if layout.in_turn else layout.storage
-    return {"disk": {"bytes": round(count), "seconds": _rounded(seconds), "storage": storage}} if count else {}
+    return {"disk": {"bytes": round(count), "seconds": _rounded(seconds), "storage": storage, "unseen": unseen}}
 
 
 def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:

@@ -135,9 +135,9 @@ def test_the_room_for_columns_in_a_heap_of_ours(monkeypatch):
     assert room(memory_limit="6g") == storage_bytes(limited.shares.heap)
     assert room() == storage_bytes(6 * GIB, 0.6)
     assert room(needs=replace(large, heap=0)) == storage_bytes(GIB, 0.6)
-    assert [room("local"), room("rows"), room(master="spark://host:1")] == [None, None, None]
-    found = spread_over(Pricing(ENGINES["blocks"]), large, storage=room())
-    assert found.layout.storage == room()
+    assert [room("local"), room(master="spark://host:1")] == [None, None]
+    assert spread_over(Pricing(ENGINES["blocks"]), large, storage=room()).layout.storage == room()
+    assert spread_over(Pricing(ENGINES["rows"]), large, storage=room("rows")).layout.storage is None
 
 
 @pytest.mark.spark

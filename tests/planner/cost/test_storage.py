@@ -72,8 +72,8 @@ def test_sums_in_turn_count_their_files_themselves() -> None:
 
 
 def test_explain_says_in_one_line_what_goes_to_the_disk_and_how_long_that_takes() -> None:
-    def head(storage: int | None, turn: bool = False) -> str:
-        layout = replace(LAYOUT, storage=storage, in_turn=turn)
+    def head(storage: int | None, turn: bool = False, shuffled: bool = False) -> str:
+        layout = replace(LAYOUT, storage=storage, in_turn=turn, shuffled=shuffled)
         return " ".join(explain(PLANNED.described(pricing=Pricing(BLOCKS, layout))).split())
 
     assert "Disk" not in head(None)
@@ -81,3 +81,12 @@ def test_explain_says_in_one_line_what_goes_to_the_disk_and_how_long_that_takes(
     assert "kB to Spark's local disk or from there" in head(0)
     assert "its storage in memory has room for 0 B" in head(0)
     assert "few rows at a time" in head(0, turn=True)
+    assert "not checked" not in head(0)
+    assert "cannot be seen from here, and are not checked" in head(0, shuffled=True)
+
+
+def test_explain_says_under_a_limit_that_the_disks_of_executors_are_not_checked() -> None:
+    for limit, shuffled in ((None, True), (1 << 40, False), (1 << 40, True)):
+        pricing = Pricing(BLOCKS, replace(LAYOUT, shuffled=shuffled))
+        text = explain(PLANNED.described(pricing=pricing, memory_limit=limit))
+        assert ("not checked" in text) == (limit is not None and shuffled)
