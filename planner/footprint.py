@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.chunks import CHUNK_ROWS
+from planner.disk import BLOCKS_IN_TURN, EDGES_LOADED, PARTS_LOADED, blocks_disk_bytes
 from planner.estimate import column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes, trained_stages
 from planner.layout import Layout
@@ -45,8 +46,6 @@ from planner.topology import topology
 from planner.traits import EngineTraits
 
 SPARK_HEAP = 160 * MIB  # Spark's own heap, measured after a garbage collection
-PARTS_LOADED = 3  # copies of a partition's rows while it is built: as they came, in one piece, sorted
-EDGES_LOADED = 64  # bytes of an edge in that time
 PACKED = 32 * MIB  # bytes of a task that sorts rows by partition, see `Packing` in Scala
 SENT = 128 << 10  # bytes of a task for each partition that it writes rows for: buffers of Spark's files, and our own
 KEY_BYTES = 8  # bytes of a vertex's row key
@@ -55,8 +54,6 @@ UNFREED_BYTES = 32 << 20  # of rows that the driver sent in earlier passes, and 
 MODEL_COPIES = 3
 # copies of learned rows in Spark: before and after a step, each with two parts of a state, the best ones, and a gradient
 SPARK_COPIES = 8
-# blocks of a task whose sums read other partitions one at a time: its own, its edges both ways again
-BLOCKS_IN_TURN = 3
 # partitions of a column that such a task holds: rows of one, the sums, and rows to be put into a file
 PARTS_IN_TURN = 3
 ROWS_HEAP = 320 * MIB  # Spark's own heap on rows, with generated operators and their garbage
@@ -77,7 +74,8 @@ class Footprint:
     partitions: int | None = None  # least number of partitions, if the usual number needs more than the limit
     # least limit under which no column lies in a file; None: the engine decides that as it runs
     in_memory: int | None = None
-    on_disk: int = 0  # bytes of columns, and on local of saved values, that may lie in files under a lesser limit
+    # bytes of columns and edges that may lie on a disk under a lesser limit, and on local of saved values
+    on_disk: int = 0
     alone: bool = True  # False: the run holds more than the graph and what its plan makes, such as batches or scores
 
     def spills(self, limit: int | None) -> bool:
@@ -109,13 +107,15 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
     outside = _workers_hold(plan, statistics, layout) + min(layout.crew.tasks * MOST_SHARED, columns)
     if traits.spills:  # Spark's own operators spill to the disk without our help
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
-        return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved) + of_rows)
+        least = least_limit(LEAST_HEAP, layout.crew, layout.saved) + of_rows
+        return Footprint(engine, peak, least, on_disk=ROW_COPIES * columns + EDGES_LOADED * statistics.edges)
     needed = in_hand(plan, statistics, layout) + _rows_sent(plan, statistics)
     kept = learned_held(plan, statistics, SPARK_COPIES) if layout.rows_in_spark else 0
     heap = int(GARBAGE * (needed + columns + kept))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved) + of_rows
-    return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn, on_disk=columns)
+    on_disk = blocks_disk_bytes(plan, statistics, layout, columns + kept)
+    return Footprint(engine, fixed + outside + heap, least, heap, least_heap, layout.in_turn, on_disk=on_disk)
 
 
 def without_rows(found: Footprint, plan: Plan, statistics: Statistics) -> Footprint:

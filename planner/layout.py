@@ -18,6 +18,7 @@ class Layout:
     chunk_rows: int | None = None  # most vertices in a chunk; None: the engine's default
     shuffled: bool = False  # True if partitions lie in several JVMs
     within: int | None = None  # bytes of a process some of whose columns lie in files; None: none does
+    storage: int | None = None  # bytes of Spark's heaps that hold columns; None: not known, or there is room for all
     in_turn: bool = False  # True if sums over edges read other partitions one at a time, in one JVM
     rows_in_spark: bool = False  # True if learned rows lie in Spark, with the state of their optimizer
     rows_in_checkpoints: bool = False  # True if such rows come to the driver for checkpoints

@@ -76,6 +76,15 @@ def least_limit(heap: int, crew: Crew, saved: int | None = None) -> int:
     return int(rest) + fixed_bytes(crew) + crew.workers * (saved or 0) + 1
 
 
+def storage_bytes(heap: int, share: float = STORAGE_SHARE) -> int:
+    """Return the bytes of columns for which Spark's storage has room in a heap.
+
+    >>> storage_bytes(544 * MIB) // MIB, storage_bytes(200 * MIB)
+    (61, 0)
+    """
+    return max(0, int(share * (heap - RESERVED_HEAP)))
+
+
 def heap_for(in_hand: int) -> int:
     """Return the least heap, in bytes, whose part outside Spark's storage has room for the bytes that tasks have in hand."""
     return int((in_hand - STORAGE_SHARE * RESERVED_HEAP) / (1 - STORAGE_SHARE)) + 1

@@ -26,7 +26,7 @@ class Work:
     extreme_numbers: float = 0.0  # numbers compared over edges, for a maximum or minimum
     collected_numbers: float = 0.0  # numbers of the source rows that are brought to chunks
     shuffled_bytes: float = 0.0  # bytes that partitions send one another in Spark's shuffles
-    filed_bytes: float = 0.0  # bytes of columns that sums in turn put into files, and of the rows that they read there
+    filed_bytes: float = 0.0  # bytes that sums in turn, or Spark for want of storage, write to the disk or read there
     # The work of the DL Engine, and of sending rows to it and back.
     piped_bytes: float = 0.0  # bytes of the columns that stages read and make
     multiply_adds: float = 0.0  # multiplications, each with an addition, in matrix products

@@ -145,10 +145,10 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
 
     opened, limit = ExitStack(), MemoryLimit.of(config)
     try:
+        check_room_on_spark(needs, limit)
         if graph.origin == "spark":
             spark = graph.tables()[0].sparkSession
         else:
-            check_room_on_spark(needs, limit)
             spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap(needs))))).session
             heap_notes(limit, spark)  # under spark-submit, the JVM has been started before
         if needs.engine == "blocks":
@@ -166,22 +166,28 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
 
 
 def check_room_on_spark(needs: Footprint | None, limit: MemoryLimit) -> None:
-    """Check that the folder of temporary files is on a disk with room, before a session of ours is started that needs it.
+    """Check that Spark's local disk has room, before a session is started that needs it, or in the one that runs.
+
+    Executors on other hosts have disks that cannot be seen from here. They are not checked.
 
     Args:
         needs: The footprint of what will run; None: not known.
-        limit: The memory limit. Without one, all columns are expected to be in memory.
+        limit: The memory limit. Without one, a session of ours is expected to hold all columns in memory.
 
     Raises:
-        EngineError: If the folder is in memory, or has too little room.
+        EngineError: If a folder has too little room, or is in memory under a limit.
     """
-    from lotan.hosts.spark_session import active_session
+    from lotan.hosts.spark_session import active_session, has_own_python, local_folders
     from lotan.memory.mapped import check_room
 
-    # the session of somebody else, executors elsewhere, and a Spark that was told so have other folders
-    ours = limit.one_jvm and active_session() is None and "SPARK_LOCAL_DIRS" not in os.environ
-    if ours and needs is not None and limit.bytes is not None and needs.peak > limit.bytes:
-        check_room(needs.on_disk)
+    session = active_session()
+    ours = session is None or has_own_python(session)
+    if needs is None or not limit.one_jvm or (ours and limit.bytes is None):
+        return
+    room = limit.storage(ENGINES[needs.engine], needs)
+    if room is not None and needs.on_disk > room:
+        setting, folders = local_folders(session)
+        check_room(needs.on_disk, folders, setting, limited=limit.bytes is not None)
 
 
 def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: ExitStack) -> Engine:

@@ -153,7 +153,8 @@ def _alternative(
     plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config, in_spark)
     needs = limit.needs(traits, plan, job.statistics, config.partitions)
     below = limit.bytes if job.batch is None and job.scored is None else None
-    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config), in_spark), needs, below)
+    prices = priced(traits, config, known, session_master(job.graph, config), in_spark)
+    pricing = spread_over(prices, needs, below, limit.storage(traits, needs))
     passes = plan.epoch(config.eval_every == 1)
     chosen = traits.name == job.engine.name and asked.alone
     return Alternative(

@@ -8,12 +8,13 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
@@ -174,6 +175,34 @@ def heap_of(spark: SparkSession) -> int:
         return driver_heap(spark)
     executors = int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
     return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
+
+
+def storage_of(spark: SparkSession) -> int | None:
+    """Return the bytes of columns for which a running Spark has room, in all executors; None if no executor is known yet."""
+    context, only_active = spark.sparkContext._jsc, True
+    executors = context.sc().statusStore().executorList(only_active).iterator()
+    rooms: dict[str, int] = {}
+    while executors.hasNext():
+        one = executors.next()
+        rooms[str(one.id())] = int(one.maxMemory())
+    of_driver = rooms.pop("driver", None)  # it has no columns, unless it is alone
+    if context.isLocal():
+        return of_driver
+    return sum(rooms.values()) or None
+
+
+def local_folders(spark: SparkSession | None) -> tuple[str, list[str]]:
+    """Return the folders of Spark's local disk in this process's JVM, after the name of the setting that has them.
+
+    Args:
+        spark: The running session; None: one that would be started here.
+    """
+    named = os.environ.get("SPARK_LOCAL_DIRS")
+    if spark is None:
+        return ("SPARK_LOCAL_DIRS", named.split(",")) if named else ("TMPDIR", [tempfile.gettempdir()])
+    jvm: Any = spark._jvm
+    folders = jvm.org.apache.spark.util.Utils.getConfiguredLocalDirs(spark.sparkContext._jsc.sc().getConf())
+    return "SPARK_LOCAL_DIRS" if named else "spark.local.dir", [str(folder) for folder in folders]
 
 
 def active_session() -> SparkSession | None:

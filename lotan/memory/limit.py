@@ -22,7 +22,7 @@ from planner.explain import size
 from planner.footprint import Footprint, footprint, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan
-from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
+from planner.shares import JVM_BYTES, MIB, STORAGE_SHARE, Crew, Shares, divide, fixed_bytes, storage_bytes
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark's files need memory too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
+SPARK_STORAGE_SHARE = 0.6  # Spark's own `spark.memory.fraction`
 ROW_SHARE = 0.5  # of what a worker keeps, for rows of mini-batches at most; the rest is for the chunks of evaluation
 MORE_PARTITIONS = (2, 4, 8, 16, 24, 32, 64, 128)
 """Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
@@ -146,6 +147,31 @@ class MemoryLimit:
             return Heap(self.shares.heap, capped=True)
         wanted = min(0 if needs is None else needs.heap, int(FREE_SHARE * free_memory()))
         return Heap(wanted) if wanted > SPARK_DEFAULT_HEAP else None
+
+    def storage(self, traits: EngineTraits, needs: Footprint) -> int | None:
+        """Return the bytes of columns for which Spark's heaps have room: those of the running session, or of one of ours.
+
+        Args:
+            traits: The traits of the engine.
+            needs: The footprint of what will run there, which sizes the heap of a new session.
+
+        Returns:
+            The bytes; None if the engine is not on Spark, or if its executors are not known before they run.
+        """
+        if traits.in_process:
+            return None
+        if "pyspark" in sys.modules:
+            from lotan.hosts.spark_session import active_session, storage_of  # here, as in `heap`
+
+            session = active_session()
+            if session is not None:
+                return storage_of(session)
+        if not self.one_jvm:
+            return None
+        heap = self.heap(needs)
+        if heap is None:
+            return storage_bytes(SPARK_DEFAULT_HEAP, SPARK_STORAGE_SHARE)
+        return storage_bytes(heap.bytes, STORAGE_SHARE if heap.capped else SPARK_STORAGE_SHARE)
 
     def messenger(self) -> Settings:
         """Return the settings of both sides of the messenger.

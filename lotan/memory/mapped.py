@@ -6,7 +6,8 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import ceil
 from pathlib import Path
 from typing import ClassVar, TypeVar
 from weakref import WeakValueDictionary
@@ -26,27 +27,43 @@ IN_MEMORY = ("tmpfs", "ramfs")  # types of file systems
 HELP = "free some there, set TMPDIR to a folder on another disk, or raise memory_limit"
 
 
-def check_room(size: int) -> None:
-    """Check that the folder of temporary files is on a disk, with room.
+def check_room(size: int, folders: Sequence[str] = (), setting: str = "TMPDIR", limited: bool = True) -> None:
+    """Check that folders of columns in files are on disks, with room. Each of several folders takes an equal share.
 
     Args:
-        size: The number of bytes.
+        size: The number of bytes in all folders together.
+        folders: The folders, which need not exist yet; (): that of temporary files alone.
+        setting: The name of the setting that has the folders.
+        limited: True if a memory limit is the reason for files, so that they may not lie in memory.
 
     Raises:
-        EngineError: If it is in memory, or has too little room.
+        EngineError: If a folder is in memory, or has too little room.
     """
-    folder = tempfile.gettempdir()
-    if file_system(Path(folder)) in IN_MEMORY:
-        raise EngineError(
-            f"under this memory_limit, columns lie in files in {folder}, which is itself in memory; set TMPDIR to a folder "
-            "on a disk, or raise memory_limit"
-        )
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise EngineError(
-            f"under this memory_limit, {size:,} bytes of columns lie in files in {folder}, which has {free:,} bytes left; "
-            f"{HELP}"
-        )
+    folders, why = folders or [tempfile.gettempdir()], "under this memory_limit, " if limited else ""
+    larger = "raise memory_limit" if limited else "start Spark with a larger heap"
+    for folder in folders if limited else ():
+        if file_system(Path(folder)) in IN_MEMORY:
+            raise EngineError(
+                f"{why}columns lie in files in {folder}, which is itself in memory; set {setting} to a folder on a "
+                "disk, or raise memory_limit"
+            )
+    devices: dict[int, list[str]] = {}
+    for folder in folders:
+        devices.setdefault(os.stat(_existing(folder)).st_dev, []).append(folder)
+    for there in devices.values():
+        free, needed = shutil.disk_usage(_existing(there[0])).free, ceil(size * len(there) / len(folders))
+        if free < needed:
+            has = "have" if len(there) > 1 else "has"
+            raise EngineError(
+                f"{why}{needed:,} bytes of columns lie in files in {' and '.join(there)}, which {has} {free:,} bytes left; "
+                f"free some there, set {setting} to a folder on another disk, or {larger}"
+            )
+
+
+def _existing(folder: str) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    path = Path(folder).absolute()
+    return next(one for one in (path, *path.parents) if one.exists())
 
 
 def file_system(folder: Path) -> str:

@@ -231,7 +231,8 @@ def _described(
         spread: The bytes over which columns may spread; None: their places do not follow the limit.
         statistics: The sizes of the graph.
     """
-    pricing = spread_over(found.options.pricing, needed, spread)
+    storage = limit.storage(found.options.traits, needed)
+    pricing = spread_over(found.options.pricing, needed, spread, storage)
     budget, peak = Budget.of(pricing.traits, pricing.layout), limit.peak(needed)
     if budget is not None:
         found = found.with_plan(budget.ordered(found.plan, statistics))

@@ -37,8 +37,17 @@ def priced(
     return Pricing(traits, spread, known.rates.get(name), known.corrections(name), len(known.runs.get(name, ())))
 
 
-def spread_over(pricing: Pricing, needs: Footprint, limit: int | None = None) -> Pricing:
-    """Return the pricing with what a memory limit requires: the spread over partitions, or columns in files."""
+def spread_over(pricing: Pricing, needs: Footprint, limit: int | None = None, storage: int | None = None) -> Pricing:
+    """Return the pricing with what memory requires: the spread over partitions, and columns in files or on Spark's disk.
+
+    Args:
+        pricing: The pricing of an engine.
+        needs: The footprint of the plan there.
+        limit: The memory limit; None: there is none, or it does not decide where columns lie.
+        storage: The bytes of columns for which Spark has room; None: not known, or not on Spark.
+    """
     partitions, within = needs.partitions or pricing.layout.partitions, limit if needs.spills(limit) else None
     spread = replace(pricing.layout, partitions=partitions, in_turn=needs.in_turn, within=within)
+    if not pricing.traits.spills:  # otherwise, what Spark's own operators write is part of the rates
+        spread = replace(spread, storage=storage)
     return replace(pricing, layout=spread)

@@ -10,6 +10,7 @@ from operator import attrgetter, mul
 from planner.cost.counting import step_work
 from planner.cost.shuffles import shuffled_bytes
 from planner.cost.stages import beyond_memory
+from planner.cost.storage import stored_bytes
 from planner.holding import Budget, moved_bytes
 from planner.layout import Layout
 from planner.physical import Plan
@@ -99,6 +100,12 @@ class PassCost:
         """The cost of each step."""
         return tuple(StepCost(work, sum(_seconds(work, self.prices).values()), self.hands_in) for work in self.works)
 
+    @property
+    def filed(self) -> tuple[float, float]:
+        """The bytes of columns that go to Spark's local disk or come from there, and the seconds of the pass for them."""
+        count = sum(work.filed_bytes for work in self.works)
+        return count, count and count * self.prices["graph"][GROUPS["graph"].index("filed_bytes")]
+
     def moved(self, how: str) -> float:
         """Return the bytes of all steps together that are one of `MOVED` in `planner.explain.text`."""
         return float(sum(getattr(step, f"{how}_bytes") for step in self.steps))
@@ -126,6 +133,8 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
         sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
         for work, count in zip(works, sent, strict=True):
             work.shuffled_bytes = count
+    for work, moved in zip(works, stored_bytes(plan, steps, statistics, pricing.layout), strict=True):
+        work.filed_bytes += moved
     budget = Budget.of(pricing.traits, pricing.layout)
     if budget is not None:
         for work, moved in zip(works, moved_bytes(plan, steps, statistics, budget), strict=True):

@@ -131,6 +131,7 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
         "Time": _time(data),
         "Rates": _rates(data["rates"]),
         **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if not traits.in_process else {}),
+        **({"Disk": _disk(data["disk"])} if "disk" in data else {}),
         **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
 
@@ -184,6 +185,20 @@ def _rates(rates: Mapping[str, Any]) -> str:
 def _bytes(moved: Mapping[str, int]) -> str:
     counts = [f"{size(count)} {MOVED[name]}" for name, count in moved.items() if count or name == "piped"]
     return f"{', '.join(counts)}, estimated for an epoch's training pass"
+
+
+def _disk(disk: Mapping[str, Any]) -> str:
+    """Return the bytes and seconds of columns on Spark's local disk, with the reason, and if nobody checks its room."""
+    unseen = "the disks of executors cannot be seen from here, and are not checked"
+    if not disk["bytes"]:
+        return unseen
+    reason = "its heap has room for few rows at a time"
+    if disk["storage"] is not None:
+        reason = f"its storage in memory has room for {size(disk['storage'])}"
+    return (
+        f"{size(disk['bytes'])} to Spark's local disk or from there, {duration(disk['seconds'])}, estimated for an epoch's "
+        f"training pass; {reason}{f'; {unseen}' if disk['unseen'] else ''}"
+    )
 
 
 def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
@@ -331,8 +346,23 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "memory": options.memory,
         "rates": _rates_data(options.pricing),
         "estimated_epoch_bytes": {how: round(costs["epoch"].moved(how)) if "epoch" in costs else 0 for how in MOVED},
+        **_disk_data(planned, costs.get("epoch")),
         **{f"estimated_{name}_seconds": _rounded(costs[name].seconds) if name in costs else None for name in ESTIMATED},
     }  # fmt: skip
+
+
+def _disk_data(planned: Planned, epoch: PassCost | None) -> dict[str, Any]:
+    """Return the bytes and seconds of columns on Spark's local disk in an epoch's training pass; nothing if there are none.
+
+    With executors elsewhere and a memory limit, it says at least that their disks are not seen.
+    """
+    count, seconds = (0.0, 0.0) if epoch is None else epoch.filed
+    options, layout = planned.options, planned.options.pricing.layout
+    unseen = layout.shuffled and not options.traits.in_process
+    if not count and not (unseen and options.memory_limit is not None):
+        return {}
+    storage = None if layout.in_turn else layout.storage
+    return {"disk": {"bytes": round(count), "seconds": _rounded(seconds), "storage": storage, "unseen": unseen}}
 
 
 def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:

@@ -83,21 +83,28 @@ def assert_same_weights(one: Path, other: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def spark_daemon(name: str, *words: str) -> Daemon:
+def spark_daemon(name: str, *words: str, **environment: str) -> Daemon:
     """One of Spark's own."""
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
-    return Daemon(command, SPARK_HOME=str(SPARK_HOME), SPARK_LOCAL_IP="127.0.0.1", SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS)
+    given = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS}
+    return Daemon(command, **given, **environment)
+
+
+@pytest.fixture(scope="module", name="local_disk")
+def disk_of_executors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which executors of the fixture `master` write."""
+    return tmp_path_factory.mktemp("local")
 
 
 @pytest.fixture(scope="module", name="master")
-def standalone_master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def standalone_master(tmp_path_factory: pytest.TempPathFactory, local_disk: Path) -> Iterator[str]:
     """The address of a standalone master with a worker of two cores."""
     folder = tmp_path_factory.mktemp("work")
     place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with closing(spark_daemon("master.Master", *place)) as first:
         address = first.wait_for(r"Starting Spark master at (spark://\S+)")
         size = ("--cores", "2", "--memory", "2g", "--webui-port", "0", "--work-dir", str(folder))
-        with closing(spark_daemon("worker.Worker", *size, address)) as second:
+        with closing(spark_daemon("worker.Worker", *size, address, SPARK_LOCAL_DIRS=str(local_disk))) as second:
             second.wait_for("(Successfully registered) with master")
             yield address
 

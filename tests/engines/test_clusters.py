@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.engines.standalone import (
     JOB,
     TWO_EXECUTORS,
     assert_same_weights,
+    disk_of_executors,  # noqa: F401  the fixture `local_disk`
     losses,
     run,
     standalone_master,  # noqa: F401  the fixture `master`
@@ -241,6 +243,57 @@ def test_learned_rows_survive_an_executor_that_is_killed(tmp_path: Path, master:
     )
     assert done.returncode == 0, done.stderr
     assert_same_weights(tmp_path / "here", tmp_path / "there")
+
+
+def train_beyond_storage(folder: str | Path, **options: Any) -> lotan.Trainer:
+    """Train for an epoch with columns of 100 MB, of which at least four exist together."""
+    torch.manual_seed(0)
+    graph, model = lotan.datasets.generate(100_000, 300_000, 8, 4), lotan.nn.GCN(8, 256, 3, 4, dropout=0.5)
+    given = {"engine": "blocks", "partitions": 2, "epochs": 1, "workers": 1, "progress": False}
+    trainer = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), **given, **options)
+    trainer.fit().save(folder)
+    return trainer
+
+
+def train_beyond_storage_there(master: str, folder: str) -> None:
+    """The same under a limit. As the epoch ends, say as JSON what Spark holds in memory and on disks, and its executors."""
+    found: dict[str, int] = {}
+
+    def look() -> None:
+        store, every = SparkContext._active_spark_context._jsc.sc().statusStore(), False
+        columns, executors = store.rddList(True), store.executorList(every)
+        columns = [columns.apply(place) for place in range(columns.length())]
+        executors = [executors.apply(place) for place in range(executors.length())]
+        found["memory"] = sum(one.memoryUsed() for one in columns)
+        found["disk"] = sum(one.diskUsed() for one in columns)
+        found["room"] = sum(one.maxMemory() for one in executors if one.id() != "driver")
+        found["executors"] = len(executors) - 1  # the driver is one of them
+
+    at_commit(pytest.MonkeyPatch(), Place("train.0", "backward"), look, number=2)
+    train_beyond_storage(folder, master=master, memory_limit="3g")
+    print(json.dumps(found))
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_columns_of_several_times_the_storage_of_executors_change_no_bit(
+    tmp_path: Path, master: str, local_disk: Path, spark: SparkSession
+) -> None:
+    """Two executors with hardly more than the least heap of Spark. None of them is lost, and no file is left."""
+    train_beyond_storage(tmp_path / "here")
+    train = KILL.replace("train_and_kill_an_executor", "train_beyond_storage_there")
+    small = {**TWO_EXECUTORS, "spark.executor.memory": "512m"}
+    done = run([sys.executable, "-c", train, master, str(tmp_path / "there")], PYSPARK_SUBMIT_ARGS=submitted(small))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["executors"] == 2, "executors that are dead count too"
+    assert found["memory"] + found["disk"] > 3 * found["room"]
+    assert found["disk"] > 2 * found["room"]
+    assert_same_weights(tmp_path / "here", tmp_path / "there")
+    end = time.monotonic() + 60  # the worker removes the folders of executors after the application has ended
+    while left := [file for file in local_disk.rglob("*") if file.is_file()]:
+        assert time.monotonic() < end, left
+        time.sleep(0.2)
 
 
 def test_a_dead_master_is_told_at_once(tmp_path: Path) -> None:

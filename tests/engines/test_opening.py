@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import lotan
@@ -77,6 +79,32 @@ def test_a_disk_that_spark_cannot_spill_to_is_refused_before_spark_starts(in_fil
         started(Footprint("blocks", peak=4 << 30, least=2 << 30, on_disk=1 << 60))
     monkeypatch.setattr(mapped, "file_system", lambda folder: "tmpfs")
     with pytest.raises(EngineError, match="is itself in memory"):
-        started(Footprint("blocks", peak=4 << 30, least=2 << 30, on_disk=1))
+        started(Footprint("blocks", peak=4 << 30, least=2 << 30, on_disk=4 << 30))
     with pytest.raises(pytest.fail.Exception, match="Spark was started"):  # all of it is in memory
         started(Footprint("blocks", peak=2 << 30, least=2 << 30, on_disk=1))
+
+
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
+@pytest.mark.parametrize("limit", [None, "1000g"])
+@pytest.mark.spark
+def test_the_local_disk_of_a_session_that_runs_is_checked(spark, engine, limit):
+    """Before anything is loaded, at the folder of its own setting."""
+    folder, graph = spark.sparkContext.getConf().get("spark.local.dir"), datasets.generate(200, 800, width=8, classes=4)
+    config = lotan.TrainerConfig(engine=engine, memory_limit=limit, workers=1)
+    with pytest.raises(EngineError) as refused:
+        open_engine(Footprint(engine, peak=2 << 60, least=2 << 30, on_disk=1 << 60), graph, config)
+    assert f"{1 << 60:,} bytes of columns lie in files in {folder}, which has" in str(refused.value)
+    assert "set spark.local.dir to a folder on another disk" in str(refused.value)
+    assert ("raise memory_limit" in str(refused.value)) == (limit is not None)
+
+
+def test_folders_share_what_lies_there(tmp_path, monkeypatch):
+    """Two on one disk need as much room as one folder, and a folder that does not exist yet has that of the one above."""
+    monkeypatch.setattr(mapped, "file_system", lambda _: "ext4")
+    free = shutil.disk_usage(tmp_path).free
+    two = [str(tmp_path / "a" / "b"), str(tmp_path / "c")]
+    mapped.check_room(free // 2, two)
+    with pytest.raises(
+        EngineError, match=f"{2 * free:,} bytes of columns lie in files in {' and '.join(two)}, which have"
+    ):
+        mapped.check_room(2 * free, two, "SPARK_LOCAL_DIRS")

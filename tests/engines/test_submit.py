@@ -21,7 +21,13 @@ from lotan.cli import main
 from lotan.hosts.jar import JAR
 from tests.cli.test_by_hand import save_graph, started, stop, train_words
 from tests.conftest import ROOT
-from tests.engines.standalone import TWO_EXECUTORS, assert_same_weights, run, standalone_master  # noqa: F401  the fixture `master`
+from tests.engines.standalone import (
+    TWO_EXECUTORS,
+    assert_same_weights,
+    disk_of_executors,  # noqa: F401  a fixture that `master` needs
+    run,
+    standalone_master,  # noqa: F401  the fixture `master`
+)
 from tests.training.test_killed import MARK, marked
 
 pytestmark = [

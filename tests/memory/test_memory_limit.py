@@ -19,7 +19,7 @@ from lotan.engines.choice import ENGINES, limit_notes
 from lotan.errors import ConfigurationError
 from lotan.exploring.calibration import trained_on
 from lotan.hosts.jar import JAR
-from lotan.hosts.spark_session import Heap
+from lotan.hosts.spark_session import Heap, driver_heap
 from lotan.memory import limit as memory_limit
 from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
 from lotan.planning.identity import identity
@@ -29,7 +29,7 @@ from planner.cost import Pricing
 from planner.footprint import Footprint, footprint, in_hand, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan
-from planner.shares import MIB, Crew, fixed_bytes
+from planner.shares import MIB, Crew, fixed_bytes, storage_bytes
 from planner.statistics import Statistics
 from tests.engines.test_clusters import assert_same_weights, run
 
@@ -120,6 +120,30 @@ def test_without_a_limit_the_heap_is_what_the_plan_needs_where_that_is_more_than
     some = GIB + 64 * MIB
     assert limit.heap(Footprint("blocks", 9 * GIB, 3 * GIB, heap=some)) == Heap(some)
     assert GIB < limit.heap(Footprint("blocks", 99 * free, GIB, heap=98 * free)).bytes < free
+
+
+def test_the_room_for_columns_in_a_heap_of_ours(monkeypatch):
+    monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: None)
+    monkeypatch.setattr(memory_limit, "free_memory", lambda: 10 * GIB)
+    large = Footprint("blocks", 99 * GIB, GIB, heap=98 * GIB)
+
+    def room(engine: str = "blocks", needs: Footprint = large, **options) -> int | None:
+        given = {"workers": 2, "master": "local[2]"} | options
+        return MemoryLimit.of(lotan.TrainerConfig(**given)).storage(ENGINES[engine], needs)
+
+    limited = MemoryLimit.of(config(memory_limit="6g"))
+    assert room(memory_limit="6g") == storage_bytes(limited.shares.heap)
+    assert room() == storage_bytes(6 * GIB, 0.6)
+    assert room(needs=replace(large, heap=0)) == storage_bytes(GIB, 0.6)
+    assert [room("local"), room(master="spark://host:1")] == [None, None]
+    assert spread_over(Pricing(ENGINES["blocks"]), large, storage=room()).layout.storage == room()
+    assert spread_over(Pricing(ENGINES["rows"]), large, storage=room("rows")).layout.storage is None
+
+
+@pytest.mark.spark
+def test_the_room_for_columns_in_a_session_that_runs(spark):
+    room = MemoryLimit.of(config(memory_limit="6g")).storage(ENGINES["blocks"], NEEDS["blocks"])
+    assert room == pytest.approx(storage_bytes(driver_heap(spark), 0.6), rel=0.01)
 
 
 def test_a_router_elsewhere_means_no_workers_here():
