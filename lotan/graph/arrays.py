@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.graph.given_labels import GivenLabels, settle
 from lotan.graph.row_keys import vertex_keys
-from lotan.graph.sorted_edges import sort_ends
+from lotan.graph.sorted_edges import packed, sort_ends
 from lotan.memory.mapped import MappedMemory, give_back, parts
 from planner.chunks import EDGES_READ
 from planner.degrees import Degrees
@@ -238,14 +237,32 @@ def _sorted(ids: Ids, edges: EdgeColumns, undirected: bool) -> EdgeColumns:
     if undirected:
         src, dst, missing = add_reverses(src, dst, len(ids))
         columns = [None if column is None else np.concatenate([column, column[missing]]) for column in columns]
-    if any(column is not None for column in columns):
-        by_destination = np.lexsort((*edge_order(*columns), src, dst))
-        columns = [some_of(column, by_destination) for column in columns]
-        src, dst = src[by_destination], dst[by_destination]
-    else:
-        dst, src = sort_ends(dst, src, len(ids))
     weight, attributes, types = columns
-    return EdgeColumns(src, dst, weight, attributes, types, edges.flat)
+    return sort_edges(EdgeColumns(src, dst, weight, attributes, types, edges.flat), len(ids))
+
+
+def sort_edges(edges: EdgeColumns, vertices: int, alike_in_order: bool = False) -> EdgeColumns:
+    """Return edges by destination, then source, then weight, then type, then attributes, without splits and relations.
+
+    Args:
+        edges: the edges, with rows as ends.
+        vertices: the number of vertices.
+        alike_in_order: True if parallel edges are in this order already (default: False).
+    """
+    src, dst, weight, attributes, types = edges.src, edges.dst, edges.weight, edges.edge_attr, edges.edge_type
+    keys = None
+    if weight is None and attributes is None:
+        if types is None:
+            dst, src = sort_ends(dst, src, vertices)
+            return EdgeColumns(src, dst, None, flat=edges.flat)
+        if types.min(initial=0) >= 0:
+            keys = packed((dst, src, types), (vertices, vertices, int(types.max(initial=0)) + 1))
+    if keys is None:
+        order = np.lexsort((*([] if alike_in_order else edge_order(weight, attributes, types)), src, dst))
+    else:
+        order = np.argsort(keys)  # in any way, for edges that are alike have nothing that tells them apart
+    beside = some_of(weight, order), some_of(attributes, order), some_of(types, order)
+    return EdgeColumns(src[order], dst[order], *beside, flat=edges.flat)
 
 
 def some_of(column: npt.NDArray[AnyType] | None, rows: slice | Positions) -> npt.NDArray[AnyType] | None:
@@ -298,24 +315,6 @@ def edge_order(
     return [*of_attributes, *(key for key in (types, weight) if key is not None)]
 
 
-def packed(columns: Sequence[Positions], sizes: Sequence[int]) -> Positions | None:
-    """Return a number for each row of some columns, which ascend as the rows do; None if int64 has no room for them.
-
-    Args:
-        columns: Columns of numbers that are not negative, of which the first counts first. [rows] each
-        sizes: For each column a number that all of its numbers are below.
-
-    >>> packed([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
-    [2, 3]
-    """
-    if math.prod(map(int, sizes)) > np.iinfo(np.int64).max:
-        return None
-    found: Positions = columns[0].astype(np.int64)
-    for column, size in zip(columns[1:], sizes[1:], strict=True):
-        found = found * size + column
-    return found
-
-
 def order_of_ids(ids: Ids) -> Positions | slice:
     """Return the order that sorts ids. If they are sorted already it is a slice, which copies nothing."""
     if len(ids) < 2 or bool(np.all(ids[1:] > ids[:-1])):
@@ -343,28 +342,32 @@ def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
 
 
 def positions_of(ids: Ids, ends: Ids) -> Positions:
-    """Return the position of each end among the ids, or -1 for an end that is not among them."""
-    if ids.dtype == ends.dtype == np.int64 and ids[0] == 0 and np.array_equal(ids, np.arange(len(ids))):
-        return np.where((ends < 0) | (ends >= len(ids)), -1, ends)
-    import pandas as pd  # not at the top: a graph with numbered vertices starts a third of a second earlier without it
+    """Return the position of each end among the ids, or -1 for an end that is not among them.
 
-    result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
-    return result
+    >>> positions_of(np.array([7, 3]), np.array([3, 7, 5])).tolist()
+    [1, 0, -1]
+    """
+    return finder(ids)(ends)
 
 
 def finder(ids: Ids) -> Callable[[Ids], Positions]:
-    """Return a function from ids to their positions among ascending ones, or -1, for many calls.
-
-    Args:
-        ids: the ids, ascending.
-    """
+    """Return a function that maps ends to positions as `positions_of` does, for many calls with the same ids."""
     count = len(ids)
-    if ids.dtype.kind == "i" and ids[0] == 0 and ids[-1] == count - 1:
-        return lambda ends: np.where((ends < 0) | (ends >= count), -1, ends).astype(np.int64)
-    import pandas as pd  # not at the top: it takes a third of a second
+    numbered = ids.dtype.kind == "i" and count > 0 and ids[0] == 0 and ids[-1] == count - 1
+    numbered = numbered and bool(np.all(ids[1:] > ids[:-1]))
+    index: Any = None
 
-    index = pd.Index(ids)
-    return lambda ends: index.get_indexer(ends).astype(np.int64, copy=False)
+    def find(ends: Ids) -> Positions:
+        nonlocal index
+        if numbered and ends.dtype.kind == "i":
+            return np.where((ends < 0) | (ends >= count), -1, ends).astype(np.int64, copy=False)
+        import pandas as pd  # not at the top: it takes a third of a second, which numbered vertices spare
+
+        index = pd.Index(ids) if index is None else index
+        found: Positions = index.get_indexer(ends).astype(np.int64, copy=False)
+        return found
+
+    return find
 
 
 def places_of(ascending: Positions, asked: Positions) -> Positions:

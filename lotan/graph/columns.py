@@ -34,7 +34,7 @@ from lotan.graph.faults import (
     wrong_type,
 )
 from lotan.graph.given_labels import GivenLabels
-from lotan.graph.kinds import accepts, kind_of_arrow
+from lotan.graph.kinds import accepts, accepts_whole, kind_of_arrow
 from lotan.graph.lists import list_column, plain_column
 from lotan.graph.splits import UNKNOWN, codes_of_masks, codes_of_numbers, codes_of_texts
 
@@ -142,7 +142,7 @@ def _relations(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[Any
         return None
     values = _column(table, column)
     kind = kind_of_arrow(values.type)
-    if not accepts("relation", kind) or (kind.base == "decimal" and not kind.whole):
+    if not accepts_whole("relation", kind):
         raise wrong_relation_type(column, str(values.type))
     missing = _is_null(values)
     if missing.any():
@@ -222,7 +222,7 @@ def _edge_types(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np
         return None
     values = _column(table, column)
     kind = kind_of_arrow(values.type)
-    if not (accepts("edge type", kind) and kind.whole):
+    if not accepts_whole("edge type", kind):
         raise wrong_edge_type(column, str(values.type))
     missing = _is_null(values)
     if missing.any():

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lotan.graph.arrays import EdgeColumns, Ids, Positions, edge_order, finder, some_of
+from lotan.graph.arrays import EdgeColumns, Ids, Positions, finder, some_of, sort_edges
 from lotan.graph.column_names import ColumnNames
 from lotan.graph.columns import edge_columns
 from lotan.graph.faults import EXAMPLES, dangling_edges, example_row, ragged, table_changed
 from lotan.graph.feature_parts import table_parts
 from lotan.graph.places import Place
-from lotan.graph.sorted_edges import runs_of_ends, sort_ends
+from lotan.graph.sorted_edges import runs_of_ends
 from lotan.memory.mapped import MappedMemory, give_back
 from planner.chunks import EDGES_READ
 
@@ -209,10 +209,8 @@ def _with_missing(
 
 
 def _sorted(columns: dict[str, npt.NDArray[Any]], vertices: int) -> dict[str, npt.NDArray[Any]]:
-    src, dst = columns["src"], columns["dst"]
-    if len(columns) == 2:
-        dst, src = sort_ends(dst, src, vertices)
-        return {"src": src, "dst": dst}
-    beside = (columns.get(name) for name in ("weight", "edge_attr", "edge_type"))
-    order = np.lexsort((*edge_order(*beside), src, dst))
-    return {name: column[order] for name, column in columns.items()}
+    src, dst, weight, attributes, types = map(columns.get, COLUMNS)
+    assert src is not None
+    assert dst is not None
+    found = sort_edges(EdgeColumns(src, dst, weight, attributes, types), vertices)
+    return {name: getattr(found, name) for name in columns}

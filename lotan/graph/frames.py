@@ -27,7 +27,7 @@ from lotan.graph.faults import (
 )
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.groups import GroupNumbers
-from lotan.graph.kinds import Kind, accepts, kind_of_spark
+from lotan.graph.kinds import Kind, accepts, accepts_whole, kind_of_spark
 from lotan.graph.labels import LabelStatistics, TrainingWeights
 from lotan.graph.spark_names import named
 from lotan.graph.spark_tables import require_room
@@ -118,7 +118,7 @@ def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
         found.append(features_of(edges, names.edge_feature_columns, "edges").alias("edge_attr"))
     if names.edge_type is not None:
         kind = _kind(edges, names.edge_type)
-        if not (accepts("edge type", kind) and kind.whole):
+        if not accepts_whole("edge type", kind):
             raise wrong_edge_type(names.edge_type, _type(edges, names.edge_type))
         found.append(named(names.edge_type).cast("bigint").alias("edge_type"))
     standard = {EDGE_SPLIT: names.edge_split, RELATION: names.relation}  # checked where they are read

@@ -56,6 +56,15 @@ def accepts(role: Role, kind: Kind) -> bool:
     return kind.base in ACCEPTED[role].get(kind.depth, ())
 
 
+def accepts_whole(role: Role, kind: Kind) -> bool:
+    """Return True if a column of this role may have this kind of values, and they are texts or whole numbers by their type.
+
+    >>> accepts_whole("relation", Kind("decimal")), accepts_whole("relation", Kind("decimal", fraction=True))
+    (True, False)
+    """
+    return accepts(role, kind) and (kind.base == "text" or kind.whole)
+
+
 def kind_of_arrow(given: pa.DataType) -> Kind:
     """Return the kind of values of an Arrow type.
 

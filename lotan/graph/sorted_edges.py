@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 Ends = npt.NDArray[np.int64]
-
-MOST_KEYS = 2**63 - 1  # the greatest number of a pair of ends
 
 
 def runs_of_ends(counts: Ends, most: int) -> list[range]:
@@ -29,10 +30,29 @@ def runs_of_ends(counts: Ends, most: int) -> list[range]:
     return found
 
 
+def packed(columns: Sequence[Ends], sizes: Sequence[int]) -> Ends | None:
+    """Return a number for each row of some columns, which ascend as the rows do; None if int64 has no room for them.
+
+    Args:
+        columns: Columns of numbers that are not negative, of which the first counts first. [rows] each
+        sizes: For each column a number that all of its numbers are below.
+
+    >>> packed([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
+    [2, 3]
+    """
+    if math.prod(map(int, sizes)) > np.iinfo(np.int64).max:
+        return None
+    found: Ends = columns[0].astype(np.int64)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        found *= size
+        found += column
+    return found
+
+
 def sort_ends(first: Ends, then: Ends, vertices: int) -> tuple[Ends, Ends]:
     """Sort edges by one end and then by the other, and return these ends. Edges that are alike have no order.
 
-    Two ends are one number, and numbers are sorted where they are. So this takes 16 bytes an edge beside what was
+    The two ends are packed into one number, and numbers are sorted where they are. So this takes 16 bytes an edge beside what was
     given, and less time than the order of the edges.
 
     Args:
@@ -43,11 +63,10 @@ def sort_ends(first: Ends, then: Ends, vertices: int) -> tuple[Ends, Ends]:
     >>> sort_ends(np.array([1, 0, 1]), np.array([2, 5, 0]), 6)
     (array([0, 1, 1]), array([5, 0, 2]))
     """
-    if vertices * vertices > MOST_KEYS:
+    key = packed((first, then), (vertices, vertices))
+    if key is None:
         order = np.lexsort((then, first))
         return first[order], then[order]
-    key = np.multiply(first, vertices, dtype=np.int64)
-    key += then
     key.sort()
     found = np.empty_like(key)
     np.divmod(key, vertices, out=(found, key))

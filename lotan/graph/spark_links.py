@@ -16,7 +16,7 @@ from lotan.graph.column_names import BARE, EDGE_SPLIT, RELATION, ColumnNames
 from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.faults import example_row, null_rows, unknown_splits, wrong_relation_type
 from lotan.graph.frames import Tables, split_of, standard_edges, standard_vertices, wide
-from lotan.graph.kinds import accepts, kind_of_spark
+from lotan.graph.kinds import accepts_whole, kind_of_spark
 from planner.spec import SPLITS
 
 Splits = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.int8]]
@@ -88,7 +88,7 @@ def _relation(edges: DataFrame) -> Column:
     """Return the relations as strings or bigint."""
     found = edges.schema[RELATION].dataType
     kind = kind_of_spark(found)
-    if not accepts("relation", kind) or (kind.base == "decimal" and not kind.whole):
+    if not accepts_whole("relation", kind):
         raise wrong_relation_type(RELATION, found.simpleString())
     return F.col(RELATION).cast("string" if kind.base == "text" else "bigint")
 

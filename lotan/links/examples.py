@@ -18,7 +18,6 @@ from lotan.graph.arrays import (
     Ids,
     VertexColumns,
     assemble,
-    packed,
     places_of,
     positions_of,
     runs,
@@ -27,6 +26,7 @@ from lotan.graph.arrays import (
 from lotan.graph.faults import EXAMPLES, dangling_edges, fault, shown
 from lotan.graph.graph import Graph
 from lotan.graph.row_keys import edge_keys, vertex_keys
+from lotan.graph.sorted_edges import packed
 from lotan.links.splits import DrawnSplits
 from lotan.settings.tasks import LinkPrediction
 from planner.spec import SPLITS

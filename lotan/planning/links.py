@@ -103,13 +103,18 @@ def prepare_links(
         decoder=decoder,
     )
     if sampling is not None:
-        if not job.traits.in_process:
-            check_drawn_by_spark(job)
-            if isinstance(decoder, OwnDecoder):
-                job = replace(job, own_decoder=decoder_spec(decoder, outputs, numbers))
-        job = replace(job, batch=plan_of_batch(job, sampling, config))
+        job = _with_batches(job, sampling, config, outputs, numbers)
     sizes = _sizes(task, linked.links, sampling, outputs)
     return with_scores(job, sizes if job.traits.in_process else _on_spark(sizes, linked.links), config)
+
+
+def _with_batches(job: Job, sampling: Sampling, config: TrainerConfig, outputs: int, relations: int | None) -> Job:
+    """Return the job with the plan of its batches, and on an engine on Spark with the decoder as data."""
+    if not job.traits.in_process:
+        check_drawn_by_spark(job)
+        if isinstance(job.decoder, OwnDecoder):
+            job = replace(job, own_decoder=decoder_spec(job.decoder, outputs, relations))
+    return replace(job, batch=plan_of_batch(job, sampling, config))
 
 
 def read_links(graph: Graph, task: LinkPrediction, config: TrainerConfig) -> LinkGraph:

@@ -13,15 +13,15 @@ from lotan.errors import StorageError
 from lotan.graph.arrays import Positions
 from lotan.memory.mapped import give_back
 from lotan.memory.trim import give_back_freed
-from lotan.storage.folder import check_room, read_manifest, write_manifest
+from lotan.storage.folder import FEATURES, check_room, read_manifest, write_manifest
 from lotan.storage.partitioned_graph import DIVISION, division_of
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles, versions_of
 from planner.chunks import PART_BYTES
 from planner.scratch import NUMBER_BYTES
 
-FEATURES, MANIFEST = "features", "features.json"
-"""The folder of the files, and the list of them with their checksums, which is written last."""
+MANIFEST = f"{FEATURES}.json"
+"""The list of the files with their checksums, which is written last."""
 
 ANEW = "run again, which writes it anew"
 """The last part of an error about a file that was changed while a run used it."""

@@ -22,7 +22,13 @@ from planner.explain import size as in_words
 HELD = "in-use"
 """The file that a run locks as long as it uses the folder."""
 
-OURS = ("edges.bin", "held.bin", "features/*.bin", "rows/*.bin")
+EDGES, OTHERS = "edges.bin", "held.bin"
+"""The files of training links, and of the links of other splits."""
+
+FEATURES, ROWS = "features", "rows"
+"""The folders of the files of features, and of learned rows."""
+
+OURS = (EDGES, OTHERS, f"{FEATURES}/*.bin", f"{ROWS}/*.bin")
 """The files of a storage that take room."""
 
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs")

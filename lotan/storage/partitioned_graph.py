@@ -25,7 +25,7 @@ from lotan.graph.arrays import Ids, Positions
 from lotan.graph.faults import table_changed
 from lotan.links.examples import TRAIN, Links
 from lotan.storage.edge_readers import OTHER, Numbers, Reader, Summary
-from lotan.storage.folder import check_room, read_manifest, write_manifest, written
+from lotan.storage.folder import EDGES, OTHERS, check_room, read_manifest, write_manifest, written
 from lotan.storage.placement import ExamplesFirst, Placement
 from lotan.storage.row_files import Moved
 from planner.orders.order import Bucket
@@ -34,7 +34,7 @@ from planner.spec import SPLITS
 Records = npt.NDArray[np.int32]
 
 FORMAT = 1
-MANIFEST, EDGES, OTHERS = "manifest.json", "edges.bin", "held.bin"
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)

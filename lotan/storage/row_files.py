@@ -19,11 +19,8 @@ from torch import Tensor
 
 from lotan.errors import StorageError
 from lotan.files import force_directory
-from lotan.storage.folder import written
+from lotan.storage.folder import ROWS, written
 from lotan.storage.placement import Placement
-
-ROWS = "rows"
-"""The folder of the files of learned rows, in that of the storage."""
 
 GENERATIONS = 3
 """The files of all rows on the disk: those of the last checkpoint, those written since then, and the best ones."""

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lotan.graph.arrays import GraphArrays, Ids, Positions, Types, Weights, add_reverses, edge_order, packed, some_of
+from lotan.graph.arrays import (
+    EdgeColumns,
+    GraphArrays,
+    Ids,
+    Positions,
+    Types,
+    Weights,
+    add_reverses,
+    some_of,
+    sort_edges,
+)
 from lotan.graph.sorted_edges import runs_of_ends
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
@@ -111,8 +121,8 @@ def arrays_of_set(
         src=edges.src,
         dst=edges.dst,
         weight=edges.weight,
-        edge_attr=edges.attributes,
-        edge_type=None if types is None else types[edges.relations],
+        edge_attr=edges.edge_attr,
+        edge_type=None if types is None else types[edges.edge_type],
         flat=graph.summary.flat,
         vertex_weight=some_of(vertices.weight, rows),
     )
@@ -142,13 +152,13 @@ def arrays_in_files(
         records, numbers = _edges_into(graph, into)
         src, dst, numbers_of_relations = records.astype(np.int64).T  # all vertices are there: positions are numbers
         edges = _in_order(graph, src, dst, numbers_of_relations, numbers)
-        relations = [] if types is None else [types[edges.relations]]
+        relations = [] if types is None else [types[edges.edge_type]]
         columns = [edges.src, edges.dst, *relations, *([] if edges.weight is None else [edges.weight])]
         some = slice(count, count + len(edges.src))
         for whole, column in zip(made, columns, strict=True):
             whole[some] = column
-        if attributes is not None and edges.attributes is not None:
-            attributes[some] = edges.attributes
+        if attributes is not None and edges.edge_attr is not None:
+            attributes[some] = edges.edge_attr
         count = some.stop
         del records, numbers, src, dst, numbers_of_relations, edges, columns, relations
         mapped.give_all_back()
@@ -207,29 +217,11 @@ def _edges_into(graph: PartitionedGraph, ends: range) -> tuple[Records, Numbers]
     return np.concatenate([records, reverses[missing]]), np.concatenate([numbers, np.concatenate(beside[0])[missing]])
 
 
-@dataclass(frozen=True)
-class _SomeEdges:
-    """Edges between partitions in memory, by destination, then source."""
-
-    src: Positions
-    dst: Positions
-    relations: Positions
-    weight: Weights | None
-    attributes: np.ndarray | None
-
-
 def _in_order(
     graph: PartitionedGraph, src: Positions, dst: Positions, relations: Positions, numbers: Numbers
-) -> _SomeEdges:
-    """Return edges by destination, then source, and then by what they have beside their ends."""
+) -> EdgeColumns:
+    """Return edges by destination, then source, and then by what they have beside their ends. Relations are their types."""
     summary = graph.summary
     weight = numbers[:, 0] if summary.weighted else None
     attributes = None if summary.attributes is None else numbers[:, int(summary.weighted) :]
-    vertices, keys = graph.placement.vertices, None
-    if not summary.numbers:
-        keys = packed((dst, src, relations), (vertices, vertices, max(1, len(summary.names))))
-    if keys is None:
-        order = np.lexsort((*edge_order(weight, attributes, relations), src, dst))
-    else:
-        order = np.argsort(keys)  # in any way, for edges that are alike have nothing that tells them apart
-    return _SomeEdges(src[order], dst[order], relations[order], some_of(weight, order), some_of(attributes, order))
+    return sort_edges(EdgeColumns(src, dst, weight, attributes, relations), graph.placement.vertices)

@@ -110,8 +110,8 @@ def test_the_order_of_levels_in_files_is_that_in_memory(tmp_path: Path, given: s
 @pytest.mark.parametrize("undirected", [False, True])
 def test_no_more_edges_are_sorted_at_one_time_than_may_be(monkeypatch: pytest.MonkeyPatch, undirected: bool) -> None:
     src, dst = ends()
-    counts, sort = [], edges_in_files.sort_ends
-    monkeypatch.setattr(edges_in_files, "sort_ends", lambda *given: counts.append(len(given[0])) or sort(*given))
+    counts, sort = [], arrays.sort_ends
+    monkeypatch.setattr(arrays, "sort_ends", lambda *given: counts.append(len(given[0])) or sort(*given))
     sort_in_files(EdgeColumns(src, dst, None).parts, VERTICES, MappedMemory(), undirected)
     hubs = np.bincount(dst, minlength=VERTICES) + undirected * np.bincount(src, minlength=VERTICES)
     assert sum(count > MOST for count in counts) <= int((hubs > MOST).sum())

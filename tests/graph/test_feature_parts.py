@@ -13,7 +13,6 @@ from pyarrow import parquet
 import lotan
 from lotan.errors import GraphError
 from lotan.graph import feature_parts
-from lotan.graph.sorted_edges import sort_ends
 from lotan.memory.mapped import MappedMemory
 from lotan.validation import check_graph
 
@@ -84,12 +83,3 @@ def test_numbers_that_are_not_finite_are_found_in_any_part(tmp_path: Path) -> No
     graph = written(tmp_path, [[1.0, float("inf") if number == 17 else 2.0] for number in range(23)])
     with pytest.raises(GraphError, match="id 17"):
         check_graph(graph.in_files(), None, None, None)
-
-
-@pytest.mark.parametrize("vertices", [50, 2**40])
-def test_ends_are_sorted_as_by_their_order(vertices: int) -> None:
-    first, then = np.random.default_rng(1).integers(0, 50, (2, 400))
-    order = np.lexsort((then, first))
-    found = sort_ends(first, then, vertices)
-    assert np.array_equal(found[0], first[order])
-    assert np.array_equal(found[1], then[order])

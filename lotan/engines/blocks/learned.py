@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lotan.engines.blocks.pipe import numbered
 from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.errors import EngineError
-from lotan.graph.arrays import Positions, positions_of
+from lotan.graph.arrays import Positions, finder
 from planner.steps.learned_rows import OfType
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class RowsByPlace:
         """The positions of the vertices of each partition among all ids, in the partition's own order."""
         found: dict[int, list[Positions]] = {}
         ids = self._graph.ids
+        find = finder(ids)
         for piece in _fetched(self._facade.ids(self._blocks), self._session):
-            places = positions_of(ids, np.array(piece["ids"], dtype=ids.dtype))
+            places = find(np.array(piece["ids"], dtype=ids.dtype))
             found.setdefault(piece["partition"], []).append(places)
         return {part: np.concatenate(pieces) for part, pieces in found.items()}
 

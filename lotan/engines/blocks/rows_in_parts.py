@@ -15,7 +15,7 @@ from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.part_tasks import ChunkTask, pack
 from lotan.engines.rows.placement import Placement, active_session_kept, brought_over, open_session
 from lotan.errors import EngineError
-from lotan.graph.arrays import Ids, positions_of
+from lotan.graph.arrays import Ids, finder
 
 ARROW_ROWS = 4096
 """The rows that a task packs at a time."""
@@ -75,9 +75,9 @@ class RowsInParts:
         force(context, fetch, said, settings.attempts, settings.stall_seconds)
         first, count = self._division.first(part), self._division.count(part)
         out: np.ndarray | None = None
-        seen = 0
+        seen, find = 0, finder(self._ids)
         for row in found:
-            places = positions_of(self._ids, np.array(row["ids"], dtype=self._ids.dtype)) - first
+            places = find(np.array(row["ids"], dtype=self._ids.dtype)) - first
             numbers = np.frombuffer(row["numbers"], dtype=np.float32).reshape(len(places), -1)
             out = np.empty((count, numbers.shape[1]), dtype=np.float32) if out is None else out
             out[places] = numbers

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lotan.graph.arrays import EdgeColumns, GraphArrays, some_of
+from lotan.graph.arrays import EdgeColumns, GraphArrays, sort_edges
 from lotan.graph.edges_in_files import sort_in_files
-from lotan.graph.sorted_edges import sort_ends
 from lotan.memory.mapped import MappedMemory
 from planner.spec import SPLITS, Targets
 
@@ -41,7 +40,7 @@ class LevelOrder:
             mapped: The files for features and edges; None: they lie in memory.
         """
         if mapped is None:  # torch's memory is aligned
-            edges = self._sorted(arrays.edges)
+            edges = sort_edges(self._with_places(arrays.edges), len(self.rows), alike_in_order=True)
             features = torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy()
         else:
             edges = sort_in_files(lambda: map(self._with_places, arrays.edges.parts()), len(self.rows), mapped)
@@ -62,16 +61,6 @@ class LevelOrder:
 
     def _with_places(self, edges: EdgeColumns) -> EdgeColumns:
         return replace(edges, src=self.places[edges.src], dst=self.places[edges.dst])
-
-    def _sorted(self, edges: EdgeColumns) -> EdgeColumns:
-        """Return edges in memory by destination, then source, in this order. Parallel edges stay as they are sorted."""
-        src, dst = self.places[edges.src], self.places[edges.dst]
-        if edges.weight is None and edges.edge_attr is None and edges.edge_type is None:
-            dst, src = sort_ends(dst, src, len(self.rows))
-            return EdgeColumns(src, dst, None)
-        order = np.lexsort((src, dst))
-        weight, attributes = some_of(edges.weight, order), some_of(edges.edge_attr, order)
-        return EdgeColumns(src[order], dst[order], weight, attributes, some_of(edges.edge_type, order))
 
 
 def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = "train") -> LevelOrder | None:
