@@ -35,7 +35,8 @@ from epoch import machine
 
 from lotan.exploring.calibration import Case, Observation, fit, observe
 from lotan.settings.config import TrainerConfig
-from planner.cost import GUESSES, UNITS, Rates, Work
+from planner.rates import GUESSES, Rates
+from planner.work import UNITS, Work
 
 RESULTS = Path(__file__).parent / "results" / "cost_model.md"
 THOUSAND, MILLION = 1000, 1_000_000

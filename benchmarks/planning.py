@@ -30,10 +30,10 @@ from lotan import nn
 from lotan.engines.choice import ENGINES
 from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner import Options, compile_plan
-from planner.cost import Pricing
-from planner.explain import explain
+from planner.cost.seconds import Pricing
+from planner.explain.formats import explain
 from planner.loss import LossSpec
 from planner.statistics import Statistics
 

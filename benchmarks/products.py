@@ -28,8 +28,8 @@ from lotan.exploring.calibration import Observation, fit, opened
 from lotan.graph.graph import Graph
 from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
-from planner.cost import UNITS, Work
 from planner.rates import LOCAL, Rates
+from planner.work import UNITS, Work
 
 RESULTS = Path(__file__).parent / "results" / "products.md"
 CONFIG = TrainerConfig(engine="local", disable=("hold_sparse", "hoist_invariant"))

@@ -279,7 +279,7 @@ def measure_batch(case: Case, engine: str, given: bool, options: argparse.Namesp
 
 def idle_reason(case: Case, options: argparse.Namespace) -> str:
     """What stopped a rule where it should not fire; nothing is trained, for both plans are one."""
-    from planner.explain import as_data
+    from planner.explain.text import as_data
 
     planned, without = (trainer_of(case, "local", given, options).plan.planned for given in (True, False))
     (fact,) = [fact for fact in as_data(planned)["rules"] if fact["name"] == case.rule]

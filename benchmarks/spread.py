@@ -32,8 +32,8 @@ from cost_model import cases
 from epoch import machine
 
 from lotan.engines.base import Engine
-from lotan.engines.local import LocalEngine
 from lotan.engines.local.crew import torch_threads
+from lotan.engines.local.engine import LocalEngine
 from lotan.exploring.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.memory.limit import MemoryLimit
 from lotan.planning.job import Job

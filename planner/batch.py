@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from planner.beside import apart, evaluated_beside
 from planner.choices.evaluation import anywhere
-from planner.cost import Pricing, pass_seconds
+from planner.cost.seconds import Pricing, pass_seconds
 from planner.differentiate import mark_gradients
 from planner.errors import PlanError
 from planner.physical import Plan, Stage, of_model

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.choices.choose_physical import choices
 from planner.collector import collector_paused
-from planner.cost import PassCost, Pricing
+from planner.cost.seconds import PassCost, Pricing
 from planner.draft import Draft, Model
 from planner.errors import PlanError
 from planner.footprint import footprint

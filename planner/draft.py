@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from planner.cost import PassCost, Pricing, pass_seconds
+from planner.cost.seconds import PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch
 from planner.history import Declined, Firing, Rewritten
 from planner.loss import LossSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.regime import Sampling
 from planner.traits import EngineTraits
 

@@ -42,7 +42,8 @@ def _paragraph(docstring: str | None) -> str:
 
 def units() -> str:
     """A row for each unit of work, with what one takes by default on each engine."""
-    from planner.cost import DEFAULT_RATES, GROUPS
+    from planner.rates import DEFAULT_RATES
+    from planner.work import GROUPS
 
     source = (ROOT / "planner" / "work.py").read_text()
     groups = {unit: group for group, units in GROUPS.items() for unit in units}

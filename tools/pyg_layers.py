@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from lotan.errors import ModelError
-from lotan.tracing import trace
 from lotan.tracing.pyg.layers import why_refused
+from lotan.tracing.trace import trace
 from planner.edge_columns import EdgeData
 
 ROOT = Path(__file__).resolve().parents[1]

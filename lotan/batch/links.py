@@ -19,7 +19,7 @@ from lotan.planning.job import Job
 from lotan.results.report import plan_figures
 from lotan.settings.config import TrainerConfig
 from lotan.settings.tasks import LinkPrediction
-from planner.explain import duration
+from planner.explain.sizes import duration
 from planner.regime import hops_of_plan
 from planner.shares import DRIVER_BYTES
 

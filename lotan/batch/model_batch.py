@@ -28,7 +28,7 @@ from lotan.batches.schedule import TrainingBatches
 from lotan.borders import spark_translated
 from lotan.engines.base import Engine
 from lotan.engines.choice import settled_for
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError, DivergedError
 from lotan.graph.graph import Graph

@@ -8,8 +8,8 @@ from typing import Any
 from lotan.planning.job import Job
 from lotan.results.report import cost_figures, job_figures, plan_figures, versions
 from planner.batch import Batch
-from planner.cost import epoch_seconds
-from planner.explain import duration
+from planner.cost.seconds import epoch_seconds
+from planner.explain.sizes import duration
 
 
 def batch_report(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from lotan.batches.sampler import Sample
-from lotan.engines.local import LocalEngine
 from lotan.engines.local.batch_graph import follows_from_sample, load_batch, only_targets, sampled_edges
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.engines.rows_of_types import RowsOfTypes
 from lotan.graph.arrays import GraphArrays, some_of

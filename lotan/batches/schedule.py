@@ -17,7 +17,7 @@ from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader
 from lotan.batches.sampler import Sample, Sampler
 from lotan.engines.base import Outcome, Pass, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph.graph import Graph
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch

@@ -7,11 +7,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from planner.cost import UNITS
+from planner.work import UNITS
 
 if TYPE_CHECKING:
     from lotan.cli.checks import Finding
-    from planner.cost import Rates
+    from planner.rates import Rates
 
 MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 

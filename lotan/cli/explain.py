@@ -25,7 +25,7 @@ from lotan.cli.options import (
 from lotan.cli.outputs import check_file
 from lotan.errors import ConfigurationError
 from lotan.files import write_atomically
-from planner.explain import FORMATS, STAGES
+from planner.explain.formats import FORMATS, STAGES
 
 if TYPE_CHECKING:
     from lotan.training.trainer import Trainer

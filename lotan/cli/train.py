@@ -132,7 +132,7 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
 
     `fit` adds a line with the estimates.
     """
-    from planner.explain import rules_line
+    from planner.explain.brief import rules_line
 
     planned, graph = trainer.job.shown, trainer.job.statistics
     count = sum(parameter.numel() for parameter in trainer.model.parameters())

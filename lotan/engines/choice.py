@@ -18,7 +18,7 @@ from lotan.settings.regimes import MiniBatch
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
-from planner.explain import duration, size
+from planner.explain.sizes import duration, size
 from planner.footprint import Footprint
 from planner.local_memory import reading_bytes
 from planner.shares import DRIVER_BYTES

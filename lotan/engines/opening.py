@@ -48,7 +48,7 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     remove_stale(Path(tempfile.gettempdir()))
     if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
-    from lotan.engines.local import LocalEngine
+    from lotan.engines.local.engine import LocalEngine
     from lotan.memory.free import free_memory
     from lotan.memory.limit import MemoryLimit
     from lotan.memory.mapped import check_room

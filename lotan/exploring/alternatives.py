@@ -19,8 +19,8 @@ from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from planner.choices.choose_physical import LEAST_GAIN
 from planner.compiler import Planned, without
-from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
+from planner.explain.sizes import duration, size
 from planner.physical import Plan, Stage
 from planner.plan_names import plan_name
 from planner.printer import WIDTH

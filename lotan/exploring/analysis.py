@@ -18,7 +18,8 @@ from lotan.engines.opening import open_engine
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
-from planner.explain import Measured, duration, own_line, passes, size
+from planner.explain.sizes import duration, size
+from planner.explain.text import Measured, own_line, passes
 from planner.printer import WIDTH, aligned, wrapped
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step

@@ -26,9 +26,11 @@ from lotan.nn import GAT, GCN, GIN, GraphSAGE
 from lotan.planning.job import Job
 from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
-from planner.cost import GROUPS, PASS, UNITS, Pricing, Rates, Work, epoch_seconds, total
+from planner.cost.seconds import PASS, Pricing, epoch_seconds
 from planner.footprint import Footprint
+from planner.rates import Rates
 from planner.spec import SPLITS
+from planner.work import GROUPS, UNITS, Work, total
 
 WARM_UP = {"local": 2, "blocks": 3, "rows": 2}  # epochs that do not count, because of fresh memory and Java's compilers
 LEAST = 0.1  # the least share of a given rate: no work is free, even if the measurements would allow it

@@ -45,7 +45,7 @@ class Graph(GraphFacts):
     """A graph: vertices with features, and directed edges along which messages flow from src to dst.
 
     Tables are read when something asks for them, and a bad table raises a GraphError then. The Trainer calls
-    `lotan.validation.check_graph` before its first epoch, which finds every fault.
+    `lotan.validation.check.check_graph` before its first epoch, which finds every fault.
 
     Args:
         vertices: a table with `id` (integers or strings) and the columns named below: a DataFrame of Spark, pandas or

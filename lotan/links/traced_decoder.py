@@ -10,7 +10,7 @@ from torch import Tensor
 from lotan.errors import ModelError, StageError
 from lotan.links.decoder_calls import DecoderOfCalls
 from lotan.links.decoders import OwnDecoder
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner.spec import DISTRIBUTIONS, DROPOUT, Spec
 
 MEND = (

@@ -18,7 +18,7 @@ from lotan.memory.free import free_memory
 from lotan.settings.byte_sizes import byte_count
 from messenger.kept_rows import INDEX_BYTES, LEAST_ROW_BYTES
 from messenger.settings import Settings
-from planner.explain import size
+from planner.explain.sizes import size
 from planner.footprint import Footprint, footprint, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan

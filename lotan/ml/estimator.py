@@ -24,7 +24,8 @@ from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
 from lotan.planning.models import model_outputs
 from lotan.results.trained_model import TrainedModel
-from lotan.tracing import takes_tensors, trace
+from lotan.tracing.signature import takes_tensors
+from lotan.tracing.trace import trace
 from lotan.training.learner import weights_of
 from lotan.training.trainer import Trainer
 from planner.loss import Task

@@ -25,7 +25,9 @@ from typing import Any
 import numpy as np
 
 from lotan.version import __version__
-from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Rates
+from planner.cost.seconds import Corrections
+from planner.rates import DEFAULT_RATES, Rates
+from planner.work import GROUPS, UNITS
 
 log = logging.getLogger(__name__)
 

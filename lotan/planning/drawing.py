@@ -6,10 +6,11 @@ from lotan.engines.choice import ENGINES
 from lotan.planning.cost_cache import Known
 from lotan.planning.pricing import priced
 from lotan.settings.config import TrainerConfig
-from planner.cost import Work, work_seconds
+from planner.cost.seconds import work_seconds
 from planner.estimate import BYTES
 from planner.regime import Sampling
 from planner.statistics import Statistics
+from planner.work import Work
 
 STEPS_OF_LEVEL = 2
 """The joins for each level of a batch: the edges of its vertices, and the vertices that were not met before."""

@@ -20,7 +20,7 @@ from lotan.storage.disk_schedule import DiskSchedule
 from lotan.storage.stored import Stored
 from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
-from planner.cost import PassCost
+from planner.cost.seconds import PassCost
 from planner.estimate import row_bytes
 from planner.footprint import Footprint, without_rows
 from planner.loss import LossSpec

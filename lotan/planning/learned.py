@@ -20,8 +20,7 @@ from lotan.settings.row_steps import has_row_step
 from lotan.settings.row_tables import addresses_of
 from lotan.settings.tasks import LinkPrediction
 from lotan.stages.randomness import Randomness, random_rows
-from lotan.tracing import may_have_rows
-from lotan.tracing.learned import type_of
+from lotan.tracing.learned import may_have_rows, type_of
 from planner.spec import Spec
 
 SHOWN = 3

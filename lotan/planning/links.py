@@ -33,7 +33,7 @@ from lotan.planning.prepare import plan_for
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.tasks import ALL, LinkPrediction
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 from planner.loss import LossSpec
 from planner.neighbours import most_in_edges
 from planner.regime import Sampling

@@ -12,10 +12,10 @@ from lotan.graph.seen_labels import require_one_kind, sees_labels
 from lotan.planning.learned import vertices_of
 from lotan.settings.config import TrainerConfig
 from lotan.settings.losses import further_of
-from lotan.tracing import few_of, takes_tensors, trace_modes
 from lotan.tracing.learned import unfitting_tables
 from lotan.tracing.refusals import MIXED_ROWS, VERTEX_NUMBERS
-from lotan.tracing.signature import takes_labels
+from lotan.tracing.signature import takes_labels, takes_tensors
+from lotan.tracing.trace import few_of, trace_modes
 from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.neighbours import orders_neighbours
 from planner.spec import Spec, width_of

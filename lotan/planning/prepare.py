@@ -50,9 +50,9 @@ from lotan.planning.stored_vertices import with_stored_vertices
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import label_task
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 from planner import Options, Planned, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.footprint import Footprint
 from planner.holding import Budget
 from planner.loss import LossSpec

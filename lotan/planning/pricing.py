@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lotan.memory.limit import MemoryLimit, is_one_jvm
 from lotan.planning.cost_cache import Known
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.footprint import Footprint
 from planner.traits import EngineTraits
 

@@ -8,7 +8,7 @@ from typing import Any
 from lotan.errors import GraphError
 from lotan.graph.graph import Graph
 from lotan.planning.models import edge_demands, takes_roots
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 from planner.neighbours import most_in_edges
 from planner.spec import Spec
 from planner.vertex_types import VertexTypes

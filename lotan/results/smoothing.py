@@ -21,7 +21,7 @@ from lotan.nn.message_passing import MessagePassing
 from lotan.results.predictions import from_scores, hold
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import make_config
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner.loss import LossSpec
 from planner.spec import SPLITS
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from lotan.storage.disk_probe import disk_of
 from lotan.storage.folder import refusal, remote_notes
-from planner.explain import duration, size
-from planner.explain.sizes import counted
+from planner.explain.sizes import counted, duration, size
 from planner.orders.disk import Disk
 from planner.orders.order import Set, swaps
 

@@ -17,7 +17,7 @@ from lotan.errors import StorageError
 from lotan.files import lock, write_atomically
 from lotan.hosts.local_folder import STORAGE, LocalFolder, remove_stale
 from lotan.memory.mapped import IN_MEMORY, file_system
-from planner.explain import size as in_words
+from planner.explain.sizes import size as in_words
 
 HELD = "in-use"
 """The file that a run locks as long as it uses the folder."""

@@ -11,10 +11,9 @@ from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.row_files import GENERATIONS
 from planner.footprint import Footprint
-from planner.orders import least_swaps
 from planner.orders.disk import LINK_SECONDS
 from planner.orders.division import Division, Sizes
-from planner.orders.order import EdgeOrder
+from planner.orders.order import EdgeOrder, least_swaps
 
 
 @dataclass(frozen=True)

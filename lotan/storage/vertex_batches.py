@@ -15,7 +15,7 @@ from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
 from lotan.batches.schedule import PassOf, Prepared, preparing_thread
 from lotan.engines.base import Outcome, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.graph.graph import Graph
 from lotan.memory.trim import give_back_freed

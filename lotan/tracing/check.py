@@ -22,7 +22,7 @@ from lotan.errors import ModelError
 from lotan.tracing.foreign_draws import no_foreign_draws
 from lotan.tracing.learned import VertexNumbers, counts_of_rows, rows_for
 from lotan.tracing.outputs import joined
-from lotan.tracing.pyg import Importer
+from lotan.tracing.pyg.importing import Importer
 from lotan.tracing.pyg.layers import samples_for_own_loss
 from lotan.tracing.running import run_calls
 from lotan.tracing.samples import SAMPLE_EDGES, SAMPLE_VERTICES, Sample, sample_by_type, sample_graph

@@ -13,13 +13,13 @@ from lotan.errors import ModelError
 from lotan.settings.named_calls import words_of
 from lotan.stages.losses import LABEL, OUTPUT, loss_terms, split_rows
 from lotan.stages.row_wise import RANDOM
-from lotan.tracing import TRACING
 from lotan.tracing.foreign_draws import no_foreign_draws
 from lotan.tracing.forms import Form
 from lotan.tracing.outputs import Further
 from lotan.tracing.recording import record_rows
 from lotan.tracing.reductions import Reduction
 from lotan.tracing.refusals import FOREIGN_TENSOR, refusal
+from lotan.tracing.trace import TRACING
 from lotan.tracing.transcript import Transcript, needed_calls
 from lotan.tracing.writing import describe
 from planner.loss import LossForm, LossSpec, Task

@@ -18,7 +18,7 @@ from lotan.tracing.fakes import FIRST_COUNT, Fakes, Symbols, fake, fake_mode, ot
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.learned import VertexNumbers
 from lotan.tracing.outputs import Further, joined, one_tensor
-from lotan.tracing.pyg import Importer
+from lotan.tracing.pyg.importing import Importer
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
 from planner.spec import Tracked

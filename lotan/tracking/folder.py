@@ -27,7 +27,7 @@ from lotan.errors import ConfigurationError
 from lotan.files import write_atomically
 from lotan.results.report import finite, versions, write_report
 from lotan.tracking.tracker import Entry, Start, Tracker
-from planner.explain import explain
+from planner.explain.formats import explain
 
 if TYPE_CHECKING:
     from lotan.results.run import Run

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lotan.errors import ConfigurationError, EngineError
 from lotan.tracking.tracker import Entry, Start, Tracker, scalars
 from lotan.version import __version__
-from planner.explain import explain
+from planner.explain.formats import explain
 
 if TYPE_CHECKING:
     from lotan.results.run import Run

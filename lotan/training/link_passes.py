@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lotan.batches.links import LinkBatches
 from lotan.engines.base import Engine, Outcome, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import LoadedGraph
 from lotan.errors import DivergedError
 from lotan.links.examples import Links

@@ -14,7 +14,7 @@ from lotan.batches.opening import open_batches
 from lotan.batches.schedule import TrainingBatches
 from lotan.borders import first_line
 from lotan.engines.base import Engine
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.opening import open_engine
 from lotan.graph.graph import Graph
 from lotan.planning.job import Job

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Outcome, Pass, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import DivergedError
 from lotan.graph.graph import Graph
 from lotan.links.pairs import score

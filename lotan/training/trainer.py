@@ -52,17 +52,11 @@ from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
 from lotan.training.stored import open_stored
 from lotan.training.stored_vertices import open_vertices_with_rows
-from planner.explain import (
-    Format,
-    PlanStage,
-    PlanView,
-    brief_text,
-    check_form,
-    duration,
-    evaluation_text,
-    explain,
-    head_text,
-)
+from planner.explain.brief import brief_text, evaluation_text
+from planner.explain.formats import Format, check_form, explain
+from planner.explain.sizes import duration
+from planner.explain.text import PlanStage, head_text
+from planner.explain.view import PlanView
 
 _MEANT = {
     **dict.fromkeys(("train", "run", "learn", "start", "fit_transform", "__call__"), "fit"),
@@ -168,10 +162,10 @@ class Trainer:
         """Return a description of the plan: its steps, their estimated cost, and the rules that fired.
 
         Args:
-            format: The form of the description, see `planner.explain.explain`.
-            stage: The stage of the plan to show, see `planner.explain.explain`. None shows the brief text, which has at most
-                40 lines for a model of three layers; with a list of alternatives as text it shows only the plan's head. In
-                other formats it shows all stages.
+            format: The form of the description, see `planner.explain.formats.explain`.
+            stage: The stage of the plan to show, see `planner.explain.formats.explain`. None shows the brief text, which has
+                at most 40 lines for a model of three layers; with a list of alternatives as text it shows only the plan's
+                head. In other formats it shows all stages.
             analyze: The number of epochs to run (True: 3), whose measured cost is shown beside the estimates. They
                 change no weight. Not for Mermaid. A run from a disk has its partitions in a temporary folder on the disk
                 of its storage meanwhile, which stays as it is.

@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.bool_]
 
 
 def check_arrays(graph: GraphArrays, demands: Demands, types: GivenTypes | None = None) -> GraphReport:
-    """Check a graph in memory, as `lotan.validation.check_graph` describes it.
+    """Check a graph in memory, as `lotan.validation.check.check_graph` describes it.
 
     Args:
         graph: the graph.

@@ -11,7 +11,7 @@ from planner.spec import Bound
 
 @dataclass(frozen=True)
 class Demands:
-    """A job's demands on its graph: the arguments of `lotan.validation.check_graph`."""
+    """A job's demands on its graph: the arguments of `lotan.validation.check.check_graph`."""
 
     task: Task | None
     outputs: int | None

@@ -39,7 +39,7 @@ class Sizes:
 
 
 def check_frames(graph: Graph, demands: Demands) -> GraphReport:
-    """Check a graph in Spark, as `lotan.validation.check_graph` describes it."""
+    """Check a graph in Spark, as `lotan.validation.check.check_graph` describes it."""
     raw_vertices, raw_edges = graph.tables()
     vertices = standard_vertices(raw_vertices, graph.names)
     edges = standard_edges(raw_edges, graph.names, vertices, graph.undirected)

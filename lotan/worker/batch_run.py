@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Pass, run
-from lotan.engines.local import LocalEngine
 from lotan.engines.local.batch_graph import batch_columns, load_batch, only_targets, sampled_edges
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import FromGraph
 from lotan.errors import StageError
 from lotan.graph.arrays import GraphArrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from planner.beside import Beside, each_beside
-from planner.cost import Pricing, pass_seconds
+from planner.cost.seconds import Pricing, pass_seconds
 from planner.draft import Draft
 from planner.physical import Plan
 from planner.steps.step import Step

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from planner.choices.evaluation import anywhere
-from planner.cost import Pricing, Work, step_work, work_seconds
+from planner.cost.counting import step_work
+from planner.cost.seconds import Pricing, work_seconds
 from planner.draft import NO_PLAN
 from planner.nodes import Node, Propagate
 from planner.physical import Column
 from planner.spec import EdgeSet
 from planner.statistics import Statistics
 from planner.steps.propagate import PropagateStep
+from planner.work import Work
 
 REPAID_BY = 50
 """The number of epochs within which work that is done once, before the first epoch, has to be repaid."""

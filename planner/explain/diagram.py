@@ -64,7 +64,7 @@ class Diagram:
 
 
 def diagrams(data: Mapping[str, Any]) -> tuple[Diagram, ...]:
-    """Return the diagrams of the data of `planner.explain.as_data`.
+    """Return the diagrams of the data of `planner.explain.text.as_data`.
 
     Those of passes come last, and an empty pass has none.
     """

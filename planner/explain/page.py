@@ -48,7 +48,7 @@ def page(
     """Return the page of a plan.
 
     Args:
-        data: The result of `planner.explain.as_data`.
+        data: The result of `planner.explain.text.as_data`.
         traits: The traits of the plan's engine.
         shown: The plan's diagrams.
         without: For each rule that fired, the diagrams of the plan without it.

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from planner.chunks import chunk_rows
 from planner.compiler import Planned
-from planner.cost import Pricing, StepCost
-from planner.cost.seconds import WAYS, PassCost
+from planner.cost.seconds import WAYS, PassCost, Pricing, StepCost
 from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size

@@ -26,7 +26,7 @@ class PlanView:
         return framed(explain(self.planned, "html"))
 
     def explain(self, format: Format = "text", stage: PlanStage | None = None) -> str:
-        """Return the plan as `planner.explain.explain` does.
+        """Return the plan as `planner.explain.formats.explain` does.
 
         Without a stage, the text is the brief form, and other formats show the whole plan.
         """
@@ -57,7 +57,7 @@ class DiffView:
         return framed(self.explain("html"))
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
-        """Return both plans as `planner.explain.compare` does."""
+        """Return both plans as `planner.explain.formats.compare` does."""
         return compare(*self.plans, self.names, format, stage)
 
 

@@ -12,24 +12,3 @@ and for each set the examples that are trained while it is there. All orders are
 | `cached_nodes` | vertices | none inside an epoch |
 | `each_once` | vertices | each partition once |
 """
-
-from planner.orders.beta import beta, beta_sets, swaps_of_beta
-from planner.orders.cached_nodes import cached_nodes
-from planner.orders.comet import comet
-from planner.orders.each_once import each_once
-from planner.orders.hilbert import hilbert
-from planner.orders.order import EdgeOrder, VertexOrder, least_swaps, swaps
-
-__all__ = [
-    "EdgeOrder",
-    "VertexOrder",
-    "beta",
-    "beta_sets",
-    "cached_nodes",
-    "comet",
-    "each_once",
-    "hilbert",
-    "least_swaps",
-    "swaps",
-    "swaps_of_beta",
-]

@@ -18,7 +18,7 @@ from lotan.batch import model_batch
 from lotan.batch import plan as batch_plan
 from lotan.batch.members import Member
 from lotan.batch.model_batch import ModelBatch
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.hosts.jar import JAR
 from lotan.planning.job import Job
 from lotan.worker.fork_server import WORKER_TITLE

@@ -17,10 +17,10 @@ from lotan.errors import ConfigurationError
 from lotan.hosts import jar
 from lotan.planning import cost_cache
 from lotan.planning.prepare import plan_for
-from lotan.tracing import trace_modes
-from planner.cost import Rates
-from planner.explain import explain
+from lotan.tracing.trace import trace_modes
+from planner.explain.formats import explain
 from planner.loss import LossSpec
+from planner.rates import Rates
 from planner.statistics import Statistics
 
 

@@ -15,7 +15,7 @@ from lotan.errors import ConfigurationError
 from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from planner import Options
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from tests.exactness.cases import models, sample, trained_on
 from tests.exactness.steps import assert_equals_truth, plan_of, train
 

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.errors import EngineError
 from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.faults import Fault, inject

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from lotan import nn
 from lotan.graph.graph import Graph
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from planner.spec import Spec
 
 WIDTH, HIDDEN, OUT = 5, 6, 3

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from lotan import nn
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from planner.spec import Spec
 from tests.exactness.cases import OUT, WIDTH
 

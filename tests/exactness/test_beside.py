@@ -14,13 +14,13 @@ from lotan.engines.base import Engine, Pass, run
 from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
-from lotan.engines.rows import RowsEngine, RowsSettings
+from lotan.engines.local.engine import LocalEngine
+from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.session import Session
 from planner import Options, compile_plan
 from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.layout import Layout
 from planner.loss import LossSpec
 from planner.physical import Plan

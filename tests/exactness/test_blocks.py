@@ -22,12 +22,12 @@ from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.graph.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from planner import Options, Planned, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.edge_dropout import EdgeDropoutStep

@@ -21,7 +21,7 @@ from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.results.run import Run
 from lotan.stages.randomness import Randomness
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from tests.exactness.groups import (
     ATTENTION,
     BY_GROUP,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from planner.steps.collect import CollectStep
 from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, Sample, Trained, models, sample

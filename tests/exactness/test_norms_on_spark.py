@@ -12,13 +12,13 @@ from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.jar import JAR
 from lotan.planning.job import Job
 from lotan.training.learner import weights_of
 from planner import Options, Planned, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from tests.engines.blocks.faults import FailingTasks, Place
 from tests.exactness.norms import FUNCTIONS, NORMS, Sample, model_of, sample, truth
 from tests.exactness.test_norms import (

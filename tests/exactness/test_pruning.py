@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.graph.graph import Graph
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping

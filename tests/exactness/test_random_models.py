@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.nn import EdgeIndex
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner import RULE_NAMES, Options, Planned, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.footprint import footprint
 from planner.loss import LossSpec
 from planner.spec import Spec

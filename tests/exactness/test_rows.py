@@ -16,11 +16,11 @@ import torch
 
 from lotan.engines.base import Engine, Pass, run
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.session import Session
 from planner import Options, Planned, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep

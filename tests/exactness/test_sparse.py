@@ -9,10 +9,10 @@ import pytest
 
 from lotan import nn
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
-from lotan.tracing import trace_modes
+from lotan.engines.local.engine import LocalEngine
+from lotan.tracing.trace import trace_modes
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.kernels import run_by_autograd
 from planner.loss import LossSpec
 from planner.rules.hold_sparse import BY_AUTOGRAD

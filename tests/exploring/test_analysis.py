@@ -18,7 +18,7 @@ from lotan.exploring import analysis
 from lotan.exploring.analysis import Measure, total_lines
 from lotan.planning import stored_links
 from lotan.training import stored
-from planner.explain import passes
+from planner.explain.text import passes
 from planner.orders.disk import Disk
 from planner.steps.pipe import PipeStep
 from tests.conftest import needs_jar

@@ -21,7 +21,8 @@ from lotan.exploring.calibration import (
 )
 from lotan.planning.prepare import prepare
 from lotan.settings.config import TrainerConfig
-from planner.cost import DEFAULT_RATES, Rates, Work
+from planner.rates import DEFAULT_RATES, Rates
+from planner.work import Work
 
 
 def test_planted_rates_are_found():

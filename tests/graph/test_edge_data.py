@@ -9,7 +9,7 @@ import pytest
 import lotan
 from lotan.errors import GraphError
 from lotan.graph.fingerprint import fingerprint
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 from planner.edge_columns import EdgeData
 
 SRC, DST = np.array([0, 1, 1, 2, 2]), np.array([1, 2, 2, 2, 0])

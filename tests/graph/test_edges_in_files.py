@@ -19,7 +19,7 @@ from lotan.graph import arrays, edges_in_files
 from lotan.graph.arrays import EdgeColumns, GraphArrays
 from lotan.graph.edges_in_files import sort_in_files
 from lotan.memory.mapped import MappedMemory
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 
 VERTICES, EDGES, MOST = 50, 600, 40
 

@@ -14,7 +14,7 @@ import lotan
 from lotan.errors import GraphError
 from lotan.graph import feature_parts
 from lotan.memory.mapped import MappedMemory
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 
 
 @pytest.fixture

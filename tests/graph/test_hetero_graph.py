@@ -14,7 +14,7 @@ import torch
 import lotan
 from lotan.errors import GraphError
 from lotan.graph.hetero_pyg import _plain_ids as plain_ids
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 from tests.tracing.hetero_models import ATTRIBUTES, COUNTS, RELATIONS, WIDTHS, messy_data, with_attributes
 
 PAPERS = pd.DataFrame(

@@ -13,7 +13,7 @@ import torch
 
 import lotan
 from lotan.batch.members import Member
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.graph.kept_columns import KeptColumns
 
 

@@ -25,7 +25,7 @@ from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
 from lotan.planning.identity import identity
 from lotan.planning.pricing import spread_over
 from lotan.settings.byte_sizes import byte_count
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.footprint import Footprint, footprint, in_hand, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan

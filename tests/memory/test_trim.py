@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import lotan
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.memory import trim
 from lotan.memory.trim import freed_memory_kept
 

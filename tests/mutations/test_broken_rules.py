@@ -20,15 +20,15 @@ from torch import Tensor
 
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import EngineError, StageError
 from lotan.nn import EdgeIndex
 from lotan.stages.sparse_rows import SparseRows
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner import RULE_NAMES, Options, compile_plan, differentiate, labels, linear_maps, phases
 from planner.batch import compile_batch
 from planner.choices import choose_physical
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
 from planner.loss import LossSpec

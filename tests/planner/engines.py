@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.rates import DEFAULT_RATES
 from planner.spec import Ability
 from planner.traits import ONE_PROCESS, EngineTraits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lotan.nn import GCN
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner.batch import compile_cheapest
 from planner.statistics import Statistics
 from tests.planner.specs import planned

@@ -6,7 +6,7 @@ import pytest
 
 from lotan.stages.program import StageProgram
 from planner.compiler import Options
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.footprint import footprint, in_hand
 from planner.keeping import saved_row_bytes
 from planner.layout import Layout

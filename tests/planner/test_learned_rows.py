@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 import lotan.nn
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from planner import Options, Planned
 from planner.batch import compile_batch
-from planner.cost import Pricing, epoch_seconds
-from planner.explain import explain
+from planner.cost.seconds import Pricing, epoch_seconds
+from planner.explain.formats import explain
 from planner.footprint import footprint
 from planner.nodes import MatMul, Parameter, Propagate
 from planner.regime import hops_of_plan

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from planner.compiler import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.estimate import column_bytes
 from planner.lifetimes import alive_bytes
 from planner.physical import Plan

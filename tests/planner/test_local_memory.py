@@ -9,7 +9,7 @@ import pytest
 
 from lotan.engines.base import last_uses
 from planner.compiler import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.degrees import Degrees
 from planner.estimate import row_bytes
 from planner.footprint import footprint, held

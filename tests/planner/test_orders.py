@@ -8,18 +8,14 @@ from math import inf
 
 import pytest
 
-from planner.orders import (
-    EdgeOrder,
-    beta,
-    cached_nodes,
-    comet,
-    each_once,
-    hilbert,
-    least_swaps,
-    swaps_of_beta,
-)
+from planner.orders.beta import beta, swaps_of_beta
+from planner.orders.cached_nodes import cached_nodes
+from planner.orders.comet import comet
 from planner.orders.disk import Disk
 from planner.orders.division import GROUP, NEARLY, Division, OrderName, Sizes, divide, set_graph_bytes
+from planner.orders.each_once import each_once
+from planner.orders.hilbert import hilbert
+from planner.orders.order import EdgeOrder, least_swaps
 from planner.orders.vertex_division import VertexDivision, VertexOrderName, VertexSizes, divide_vertices
 
 SIZES = [(p, c) for p in (2, 3, 4, 6, 7, 12, 16) for c in range(2, p + 1)]

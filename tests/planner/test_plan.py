@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from lotan import nn
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner import RULE_NAMES, Options, PlanError, Planned
-from planner.cost import Corrections, Pricing
-from planner.explain import explain, size
+from planner.cost.seconds import Corrections, Pricing
+from planner.explain.formats import explain
+from planner.explain.sizes import size
 from planner.loss import LossSpec
 from planner.physical import Plan
 from planner.spec import Ref, Spec, ValueType

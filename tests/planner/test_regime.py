@@ -13,7 +13,7 @@ from lotan.datasets import generate
 from lotan.engines.choice import ENGINES
 from lotan.stages.randomness import Randomness
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from planner.regime import Sampling, hops, hops_of_plan, statistics_of_batch
 from tests.exactness.cases import EVERY, OUT, sample, specs

@@ -10,8 +10,8 @@ import pytest
 from planner import Options
 from planner.beside import evaluated_beside
 from planner.choices.evaluation import beside_training
-from planner.cost import Pricing
-from planner.explain import explain
+from planner.cost.seconds import Pricing
+from planner.explain.formats import explain
 from planner.spec import Ref, Spec
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep

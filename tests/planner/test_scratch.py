@@ -7,13 +7,13 @@ from contextlib import closing
 import pytest
 from torch import Tensor
 
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import LazySums
 from lotan.engines.local.products import Chunks
 from lotan.stages.saved_values import Scratch
 from planner.chunks import CHUNKS_A_THREAD, local_chunk_rows
 from planner.compiler import Options
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.scratch import LOSS_COPIES, NUMBER_BYTES, numbers_in_hand, rows_in_hand, scratch_bytes
 from planner.statistics import Statistics
 from tests.exactness.cases import EVERY, OUT, models, sample

@@ -6,7 +6,8 @@ import pytest
 
 from planner import Options
 from planner.build import build
-from planner.explain import as_data, explain
+from planner.explain.formats import explain
+from planner.explain.text import as_data
 from planner.labels import layer_of
 from planner.nodes import Dropout, Propagate, topological
 from planner.optimizer import optimize

@@ -21,9 +21,10 @@ from lotan.planning import cost_cache
 from lotan.planning.cost_cache import RUNS, Known, PastRun, corrections, load, remember_rates, remember_run
 from lotan.training import trainer
 from planner import Options
-from planner.cost import DEFAULT_RATES, Corrections, PassCost, Pricing, epoch_seconds
+from planner.cost.seconds import Corrections, PassCost, Pricing, epoch_seconds
 from planner.layout import Layout
 from planner.physical import Plan
+from planner.rates import DEFAULT_RATES
 from planner.shares import Crew
 from planner.statistics import Statistics
 from tests.planner.specs import attention, gcn, planned

@@ -8,7 +8,8 @@ from lotan.engines.choice import ENGINES
 from lotan.planning.cost_cache import Known, PastRun
 from lotan.planning.pricing import priced
 from lotan.settings.config import TrainerConfig
-from planner.cost import DEFAULT_RATES, GROUPS
+from planner.rates import DEFAULT_RATES
+from planner.work import GROUPS
 
 
 @pytest.mark.parametrize(

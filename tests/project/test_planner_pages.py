@@ -8,8 +8,8 @@ import runpy
 
 import pytest
 
-from planner.cost import UNITS
 from planner.rules import RULE_NAMES
+from planner.work import UNITS
 from tests.conftest import ROOT
 
 DEVELOPING = ROOT / "docs" / "developing"
@@ -49,7 +49,7 @@ def test_files_that_pages_name_exist(folder: str) -> None:
 
 def test_the_steps_of_the_concept_page_are_those_of_a_plan() -> None:
     import lotan
-    from lotan.tracing import trace
+    from lotan.tracing.trace import trace
     from planner import compile_plan
     from planner.loss import LossSpec
     from planner.statistics import Statistics

@@ -11,9 +11,9 @@ from lotan import nn
 from lotan.engines.choice import ENGINES
 from lotan.stages.chunk import Chunk
 from lotan.stages.program import StageProgram
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.kernels import run_by_autograd
 from planner.loss import LossSpec
 from planner.physical import Stage, StageInput, StageOutput

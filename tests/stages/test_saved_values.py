@@ -20,11 +20,11 @@ from lotan.stages.pieces import Pieces
 from lotan.stages.program import StageProgram
 from lotan.stages.saved_values import Memory
 from lotan.stages.spill_file import PAGE, SpillFile
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.keeping import recompute_seconds, spill_seconds
 from planner.kernels import contracted, is_product, run_by_autograd
 from planner.loss import LossSpec

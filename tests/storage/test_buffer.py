@@ -12,7 +12,8 @@ from lotan.errors import StorageError
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles
-from planner.orders import beta, comet
+from planner.orders.beta import beta
+from planner.orders.comet import comet
 from planner.orders.order import Set
 
 WIDTHS = (3, 2)

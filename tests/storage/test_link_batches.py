@@ -14,7 +14,8 @@ from lotan.storage.link_batches import pairs_of, sets_of_epoch
 from lotan.storage.partitioned_graph import open_partitioned
 from lotan.storage.placement import Placement
 from lotan.storage.set_graph import InMemory
-from planner.orders import beta, comet
+from planner.orders.beta import beta
+from planner.orders.comet import comet
 from tests.links.graphs import graph
 
 

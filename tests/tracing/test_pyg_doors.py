@@ -14,7 +14,7 @@ from torch import Tensor
 import lotan
 from lotan.errors import GraphError, ModelError
 from lotan.nn.unwrapping import unwrapped
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner.edge_columns import EdgeData
 from planner.spec import Bound
 from tests.tracing.test_pyg_layers import WIDTH, assert_same_training, messy_graph, trained_by_pyg
@@ -109,7 +109,7 @@ def test_a_saved_model_refuses_them_too(tmp_path) -> None:
 
 @pytest.mark.spark
 def test_a_type_beyond_the_number_is_refused_in_spark(spark) -> None:
-    from lotan.validation import check_graph
+    from lotan.validation.check import check_graph
 
     bounds = (Bound("features", 1, 3, "typed"), Bound("edge_attr", 0, 3, ""))
     for given, words in (({"feature": 7.0}, "position 1 .*'typed'.*5: 7.0"), ({"attribute": 7.0}, "position 0 .*7.0")):

@@ -17,12 +17,13 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.graph.edge_sets import SelfLoops, self_loops
-from lotan.tracing import check, takes_tensors, trace
+from lotan.tracing import check
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg import leaves, loops
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, running
 from lotan.tracing.pyg.leaves import LEAVES
-from lotan.tracing.signature import wanted
+from lotan.tracing.signature import takes_tensors, wanted
+from lotan.tracing.trace import trace
 from planner.edge_columns import EdgeData, number_of_types
 from planner.spec import Spec
 from tests.nn.graphs import random_graph

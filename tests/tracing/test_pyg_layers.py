@@ -13,9 +13,9 @@ import torch
 import lotan
 from lotan.errors import ModelError
 from lotan.results.run import Run
-from lotan.tracing import trace
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.signature import wanted
+from lotan.tracing.trace import trace
 from tests.night import at_night
 from tools.pyg_layers import EDGES, EXAMPLES, FOREIGN, PAGE, TYPES, WIDTH, make
 

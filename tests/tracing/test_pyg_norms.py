@@ -11,7 +11,7 @@ from torch import Tensor
 
 import lotan
 from lotan.errors import ModelError
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from tests.night import at_night
 from tests.tracing.test_pyg_layers import EPOCHS, assert_same_training, messy_graph, trained_by_pyg
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from lotan.tracing import forget_traces, repeating, trace
+from lotan.tracing import repeating
+from lotan.tracing.trace import forget_traces, trace
 from planner.edge_columns import EdgeData
 from planner.spec import Spec
 from tests.tracing.test_pyg_layers import WIDTH

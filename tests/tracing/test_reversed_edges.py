@@ -14,7 +14,7 @@ from torch import Tensor
 import lotan
 from lotan.errors import ModelError
 from lotan.nn import MessagePassing
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from planner.edge_sets import is_reversed
 from planner.steps.edge_expression import EdgeExpressionStep
 from planner.steps.edge_sum import EdgeSumStep

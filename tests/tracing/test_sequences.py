@@ -12,8 +12,8 @@ import torch
 import lotan
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
-from lotan.tracing import trace
 from lotan.tracing.running import run_calls
+from lotan.tracing.trace import trace
 from planner.spec import DROPOUT, Spec
 from planner.spec import RECURRENT as OPERATOR
 from tests.tracing.sequence_models import MOVED, RECURRENT, WIDTH, Model, beside, lstm

@@ -12,7 +12,7 @@ from torch import Tensor
 import lotan.nn
 from lotan.errors import ModelError
 from lotan.nn import EdgeIndex, GCNConv
-from lotan.tracing import forget_traces, trace
+from lotan.tracing.trace import forget_traces, trace
 from planner.spec import GREATEST, Call, RowCount, Spec
 from tests.nn.graphs import random_graph
 from tests.nn.own_layers import Weighted

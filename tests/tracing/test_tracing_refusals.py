@@ -9,7 +9,7 @@ import torch
 
 from lotan.errors import ModelError
 from lotan.nn import EdgeIndex
-from lotan.tracing import trace
+from lotan.tracing.trace import trace
 from tests import refused_models
 
 MODELS = [

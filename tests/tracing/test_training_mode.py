@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import lotan.tracing
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from lotan.tracing.training_mode import in_mode, watched_flags
 
 

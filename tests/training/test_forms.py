@@ -7,7 +7,7 @@ import torch
 import torch_geometric.nn as pyg
 
 import lotan.tracing
-from lotan.tracing import forget_traces, trace
+from lotan.tracing.trace import forget_traces, trace
 
 
 def test_a_second_model_of_pyg_of_the_same_form_is_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:

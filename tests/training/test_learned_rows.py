@@ -21,7 +21,7 @@ from lotan.cli import main
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from lotan.settings.optimizers import OPTIMIZERS
 from lotan.stages.randomness import Randomness
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.local_memory import local_bytes
 from planner.steps.learned_rows import learned_bytes
 from tests.night import at_night

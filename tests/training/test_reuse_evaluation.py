@@ -14,13 +14,13 @@ import torch
 import lotan
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import ENGINES
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import EngineError
 from lotan.results.run import Run
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from lotan.training.progress import Progress
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.loss import LossSpec
 from planner.rules import reuse_evaluation
 from planner.steps.pipe import PipeStep

@@ -17,7 +17,7 @@ import lotan
 from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
 from lotan.engines.base import Outcome, Pass, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays, edge_order
 from lotan.links.decoders import LinkedModel, make_decoder

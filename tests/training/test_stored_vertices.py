@@ -17,7 +17,8 @@ from lotan.batches.examples import batches_of_epoch, examples_of
 from lotan.batches.loader import BatchLoader, Elsewhere
 from lotan.batches.sampler import Sampler
 from lotan.engines.base import Pass, run
-from lotan.engines.local import LocalEngine, topology
+from lotan.engines.local import topology
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import ConfigurationError, ModelError, StorageError
 from lotan.graph import edges_in_files
 from lotan.graph.arrays import GraphArrays, edge_order

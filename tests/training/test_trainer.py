@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import lotan
 from lotan.cli import main
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.memory.watch import MEMORY_KEYS
 from lotan.results.report import BYTES_KEYS, write_report

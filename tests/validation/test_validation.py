@@ -15,7 +15,7 @@ import pytest
 
 from lotan.errors import GraphError
 from lotan.graph.graph import Graph
-from lotan.validation import check_graph
+from lotan.validation.check import check_graph
 from tests.night import also_in_spark
 
 NAN, INF = float("nan"), float("inf")

@@ -7,7 +7,7 @@ from math import ceil
 
 from lotan.errors import ConfigurationError
 from planner.estimate import widest_column
-from planner.explain import size
+from planner.explain.sizes import size
 from planner.physical import Plan
 from planner.statistics import Statistics
 

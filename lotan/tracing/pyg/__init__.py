@@ -5,10 +5,3 @@ them (`edge_tensors`), and calls a graph operator of `planner.spec` in place of 
 functions of PyG depend on the values of edges. `leaves` replaces these while a trace runs, and `layers` replaces a few
 whole layers. PyG is not needed, and is not imported unless the model's own code has imported it.
 """
-
-from __future__ import annotations
-
-from lotan.tracing.pyg.by_type import ImporterByType
-from lotan.tracing.pyg.importing import Importer
-
-__all__ = ["Importer", "ImporterByType"]

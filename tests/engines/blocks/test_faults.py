@@ -20,7 +20,7 @@ from lotan.hosts.jar import JAR
 from lotan.hosts.session import Session, SessionSettings
 from lotan.training.learner import weights_of
 from planner import Options, compile_plan
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.steps.pipe import PipeStep
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit, kill
 from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_for

@@ -14,9 +14,9 @@ from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine
 from lotan.engines.blocks.settings import BlocksSettings
 from lotan.engines.choice import ENGINES
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from planner import Options, compile_plan
-from planner.cost import Pricing, epoch_seconds
+from planner.cost.seconds import Pricing, epoch_seconds
 from planner.layout import Layout
 from planner.loss import LossSpec
 from planner.shares import Crew

@@ -13,8 +13,9 @@ import torch_geometric.nn as pyg
 
 import lotan
 from lotan.engines.base import Pass, run
-from lotan.engines.local import LocalEngine, pipe_run, topology
+from lotan.engines.local import pipe_run, topology
 from lotan.engines.local.edge_columns import EdgeColumns
+from lotan.engines.local.engine import LocalEngine
 from lotan.graph import edges_in_files
 from lotan.stages.program import StageProgram
 from lotan.stages.stage_run import StageResult, StageRun

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lotan.engines.base import Pass, run
-from lotan.engines.local import LocalEngine
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import EngineError
 from lotan.graph.graph import Graph
 from lotan.stages.metrics import metrics

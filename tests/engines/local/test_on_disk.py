@@ -20,17 +20,18 @@ import lotan
 import planner.chunks
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.choice import ENGINES, choose_engine
-from lotan.engines.local import LocalEngine, columns
+from lotan.engines.local import columns
+from lotan.engines.local.engine import LocalEngine
 from lotan.errors import EngineError
 from lotan.memory import mapped
 from lotan.memory.mapped import MappedMemory, check_room
 from lotan.planning.job import Job
-from lotan.tracing import trace_modes
+from lotan.tracing.trace import trace_modes
 from lotan.training.learner import weights_of
 from planner import Options, Planned, compile_plan
 from planner.choices.memory_use import Uses
 from planner.choices.order_steps import peak_of
-from planner.cost import Pricing
+from planner.cost.seconds import Pricing
 from planner.explain.text import step_lines
 from planner.holding import SAVED, Budget, pass_uses
 from planner.layout import Layout

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from planner.compiler import Options
-from planner.cost import GROUPS, UNITS, Corrections, Pricing, Rates, Work, epoch_seconds, step_work
+from planner.cost.counting import step_work
+from planner.cost.seconds import Corrections, Pricing, epoch_seconds
 from planner.cost.stages import beyond_memory
 from planner.degrees import Degrees
 from planner.layout import Layout
 from planner.physical import Column, Plan
+from planner.rates import Rates
 from planner.shares import Crew
 from planner.statistics import Profile, Statistics
 from planner.steps.collect import CollectStep, GatherStep
@@ -21,6 +23,7 @@ from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
 from planner.steps.step import Step
+from planner.work import GROUPS, UNITS, Work
 from tests.planner.engines import BLOCKS, LOCAL, ON_BLOCKS, ON_EDGES, SAMPLES, able
 from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
 

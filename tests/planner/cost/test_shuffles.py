@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner.compiler import Options
-from planner.cost import Pricing, epoch_seconds
+from planner.cost.seconds import Pricing, epoch_seconds
 from planner.cost.shuffles import shuffled_bytes
 from planner.degrees import Degrees
 from planner.layout import Layout

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from planner.compiler import Options
-from planner.cost import Pricing, epoch_seconds
+from planner.cost.seconds import Pricing, epoch_seconds
 from planner.cost.storage import stored_bytes
 from planner.estimate import columns_bytes
-from planner.explain import explain
+from planner.explain.formats import explain
 from planner.layout import Layout
 from planner.lifetimes import alive_bytes
 from planner.shares import Crew

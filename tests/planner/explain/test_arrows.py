@@ -8,10 +8,11 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 
-from planner.explain import as_data, size
 from planner.explain.arrows import draw_arrows
 from planner.explain.diagram import Arrow, Box, Diagram, diagrams
 from planner.explain.layout import lay_out
+from planner.explain.sizes import size
+from planner.explain.text import as_data
 from tests.planner.explain.plans import MAKERS, plan
 from tests.planner.explain.test_layout import drawings, touch
 

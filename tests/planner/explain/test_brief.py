@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner import Options
-from planner.explain import PlanView, brief_text, explain, rules_line
+from planner.explain.brief import brief_text, rules_line
+from planner.explain.formats import explain
+from planner.explain.view import PlanView
 from planner.rules import RULE_NAMES, RULES
 from planner.statistics import Statistics
 from tests.planner.engines import ON_EDGES

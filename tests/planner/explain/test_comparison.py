@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from planner import PlanError
-from planner.explain import FORMATS, PlanView, compare, duration, explain, size
+from planner.explain.formats import FORMATS, compare, explain
+from planner.explain.sizes import duration, size
+from planner.explain.view import PlanView
 from tests.planner.explain.plans import PLAIN, plan
 from tests.planner.explain.test_page import parsed
 from tests.planner.specs import gcn, planned

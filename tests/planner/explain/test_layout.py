@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.explain import as_data
 from planner.explain.diagram import Arrow, Box, Diagram, diagrams
 from planner.explain.layout import BOX_WIDTH, CHIP_WIDTH, FAR, HEADING, MARGIN, isotonic, lay_out, ranks
+from planner.explain.text import as_data
 from tests.planner.explain.plans import MAKERS, plan
 
 

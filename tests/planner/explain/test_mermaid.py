@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from planner import Options
-from planner.explain import as_data, explain
 from planner.explain.diagram import diagrams
+from planner.explain.formats import explain
 from planner.explain.mermaid import mermaid
+from planner.explain.text import as_data
 from tests.planner.engines import ON_EDGES
 from tests.planner.specs import attention, gcn, planned
 

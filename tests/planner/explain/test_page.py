@@ -10,9 +10,13 @@ from html.parser import HTMLParser
 import pytest
 
 from planner import Options
-from planner.explain import PlanView, as_data, brief_text, explain, size
 from planner.explain.arrows import WIDEST, thickness
+from planner.explain.brief import brief_text
 from planner.explain.diagram import diagrams
+from planner.explain.formats import explain
+from planner.explain.sizes import size
+from planner.explain.text import as_data
+from planner.explain.view import PlanView
 from planner.spec import ValueType
 from tests.planner.explain.plans import EDGES, MAKERS, plan
 from tests.planner.specs import FEATURES, SpecWriter, planned

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from planner import Options, Planned
-from planner.cost import Pricing
-from planner.explain import duration, explain
+from planner.cost.seconds import Pricing
+from planner.explain.formats import explain
 from planner.explain.rules import gain_mark, gain_words, rule_facts
+from planner.explain.sizes import duration
 from planner.spec import Spec
 from planner.statistics import Degrees, Profile, Statistics
 from planner.steps.collect import CollectStep, GatherStep
