@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 from pathlib import Path
 
@@ -24,3 +25,16 @@ def test_import_contracts_hold(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+DOORS = {"lotan", "lotan/cli", "lotan/datasets", "lotan/ml", "lotan/nn", "lotan/tracking", "planner", "planner/rules"}
+"""The rooms whose `__init__.py` has names for others: the public ones, the planner's, and the table of rules."""
+
+
+def test_other_rooms_only_say_what_they_are_for() -> None:
+    for package in ("lotan", "planner", "messenger"):
+        for path in (ROOT / package).rglob("__init__.py"):
+            room = path.parent.relative_to(ROOT).as_posix()
+            body = ast.parse(path.read_text()).body
+            assert ast.get_docstring(ast.Module(body, [])), f"{room} does not say what it is for"
+            assert room in DOORS or len(body) == 1, f"{room}/__init__.py has more than a docstring"
