@@ -84,7 +84,7 @@ class Job:
 
     @property
     def epoch_seconds(self) -> float:
-        """The estimated seconds of an epoch, with its share of the evaluations, and what training waits for a disk."""
+        """The estimated seconds of an epoch, with its share of the evaluations and the wait for a disk."""
         if self.batch is None:
             return self.planned.seconds
         schedule = self.schedule
@@ -92,7 +92,7 @@ class Job:
 
     @property
     def batches_seconds(self) -> float:
-        """The estimated seconds of the mini-batches of an epoch, beside which a disk works."""
+        """The estimated seconds of the mini-batches of an epoch, without the wait for a disk; 0 without mini-batches."""
         sampling = self.planned.options.sampling
         if self.batch is None or sampling is None:
             return 0.0

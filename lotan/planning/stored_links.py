@@ -23,7 +23,14 @@ from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
-from lotan.planning.stored_rows import as_if_drawn, check_stored_rows, learned_modules, row_widths, states_of_rows
+from lotan.planning.stored_rows import (
+    as_if_drawn,
+    check_stored_rows,
+    learned_modules,
+    row_widths,
+    states_of_rows,
+    storage_place,
+)
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
@@ -43,8 +50,8 @@ from planner.footprint import Footprint, footprint
 from planner.local_memory import edges_in_files, local_gaps
 from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
-from planner.orders.disk import LINK_SECONDS, Disk, rounded
-from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Division, OrderName, Sizes, divide, divisions
+from planner.orders.disk import LINK_SECONDS, rounded
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Division, Sizes, divide, divisions
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
@@ -245,32 +252,18 @@ def _stored(
     )
     whole = _evaluation(job, summary, config) if regime.fanouts else None
     fixed = _fixed_bytes(job, summary, sampling, config) + (0 if whole is None else whole.least)
-    folder = config.storage_dir
-    if folder is None and config.checkpoint_dir is not None:
-        folder = Path(config.checkpoint_dir) / "storage"
-    place = None if folder is None else Path(folder)
+    place = storage_place(config)
     scoring = _scoring_seconds(job, summary, sampling, config, states)
-    division, reason = regime.division, ""
-    if division is None and limit.bytes is None:
-        raise ConfigurationError(
-            f"order {regime.order!r} needs memory_limit, which decides how many partitions are in memory; or give their number, "
-            "as in order='comet(partitions=16, buffer=4, groups=8)'"
-        )
-    least = division
-    if division is None:
-        assert limit.bytes is not None
-        computing = job.batches_seconds + scoring + LINK_SECONDS * summary.training
-        known = regime.stored_order, sizes, limit.bytes - fixed, disk_of(place).rounded, rounded(computing)
-        division, reason = _chosen(*known, earlier)
-        least = min(divisions(regime.stored_order, sizes, known[3].block), key=lambda one: one.bytes(sizes))
-    assert least is not None
+    computing = job.batches_seconds + scoring + LINK_SECONDS * summary.training
+    room = None if limit.bytes is None else limit.bytes - fixed
+    division, least, reason = _divided(regime, sizes, room, place, computing, earlier)
     if division.partitions > summary.vertices:
         raise ConfigurationError(
             f"order {regime.order!r} has more partitions than the graph has vertices ({summary.vertices:,}); give fewer"
         )
     peak, more = fixed + division.bytes(sizes), 0 if whole is None else whole.peak - whole.least
     spills = limit.bytes is not None and peak + more > limit.bytes  # else the evaluation is in memory
-    needed = Footprint("local", peak=peak if spills else peak + more, least=fixed + least.bytes(sizes))
+    needed = Footprint("local", peak=peak if spills else peak + more, least=fixed + least)
     return Stored(
         reader=reader,
         summary=summary,
@@ -290,26 +283,39 @@ def _stored(
     )
 
 
-def _chosen(
-    order: OrderName, sizes: Sizes, room: int, disk: Disk, computing: float, earlier: str | None
-) -> tuple[Division, str]:
-    """Return the division for a memory limit, and the reason for it in words.
+def _divided(
+    regime: MiniBatch, sizes: Sizes, room: int | None, place: Path | None, computing: float, earlier: str | None
+) -> tuple[Division, int, str]:
+    """Return the division, the bytes of the least one that would do, and the reason for the division in words.
 
     Args:
-        order: The order.
+        regime: The regime, whose order may say the sizes. Then there is no other division, and no reason.
         sizes: The bytes on the disk.
-        room: The bytes for all of it.
-        disk: The disk.
+        room: The bytes in memory for all of it; None: there is no memory limit.
+        place: The folder of the partitions; None: a temporary one.
         computing: The estimated seconds of an epoch's batches.
-        earlier: The division of the run that goes on, in words, or None.
+        earlier: The division of the run that goes on, in words; None: a new run.
+
+    Raises:
+        ConfigurationError: If neither the order nor a memory limit decides.
     """
-    fitting = [one for one in divisions(order, sizes, disk.block) if one.bytes(sizes) <= room]
-    for one in (one for one in fitting if str(one) == earlier):
-        return one, "chosen by the run that goes on"
-    chosen = (
-        f"chosen of {counted(len(fitting), 'division')} that fit into the limit: its epochs take the fewest seconds"
-    )
-    return divide(order, sizes, room, disk, computing), chosen
+    if regime.division is not None:
+        return regime.division, regime.division.bytes(sizes), ""
+    if room is None:
+        raise ConfigurationError(
+            f"order {regime.order!r} needs memory_limit, which decides how many partitions are in memory; or give their number, "
+            "as in order='comet(partitions=16, buffer=4, groups=8)'"
+        )
+    order, disk = regime.stored_order, disk_of(place).rounded
+    every = divisions(order, sizes, disk.block)
+    least = min(one.bytes(sizes) for one in every)
+    fitting = [one for one in every if one.bytes(sizes) <= room]
+    kept = next((one for one in fitting if str(one) == earlier), None)
+    if kept is not None:
+        return kept, least, "chosen by the run that goes on"
+    number = counted(len(fitting), "division")
+    reason = f"chosen of {number} that fit into the limit, by the estimated seconds of an epoch"
+    return divide(order, sizes, room, disk, rounded(computing)), least, reason
 
 
 def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: TrainerConfig, states: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -45,6 +46,14 @@ def learned_modules(model: torch.nn.Module, required: bool = False) -> dict[str,
 def row_widths(modules: Mapping[str, LearnedFeatures]) -> dict[str, int]:
     """Return the numbers in a row of each parameter that has a row for each vertex, by the parameter's name."""
     return {f"{name}.weight" if name else "weight": module.width for name, module in modules.items()}
+
+
+def storage_place(config: TrainerConfig) -> Path | None:
+    """Return the folder of the partitions: the one that was given, or one in the folder of checkpoints; None: a temporary one."""
+    folder = config.storage_dir
+    if folder is None and config.checkpoint_dir is not None:
+        folder = Path(config.checkpoint_dir) / "storage"
+    return None if folder is None else Path(folder).expanduser()
 
 
 def states_of_rows(config: TrainerConfig) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -13,7 +12,7 @@ from lotan.errors import ConfigurationError, ModelError
 from lotan.memory.limit import MemoryLimit
 from lotan.planning.batches import plan_of_batch
 from lotan.planning.job import Job, described_memory
-from lotan.planning.stored_rows import check_stored_rows, learned_modules, row_widths, states_of_rows
+from lotan.planning.stored_rows import check_stored_rows, learned_modules, row_widths, states_of_rows, storage_place
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.storage import OF_ALL_ROWS
@@ -85,10 +84,7 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> Stor
         edge_numbers=numbers,
         learned_bytes=NUMBER_BYTES * sum(learned.values()) * (1 + states_of_rows(config)),
     )
-    folder = config.storage_dir
-    if folder is None and config.checkpoint_dir is not None:
-        folder = Path(config.checkpoint_dir) / "storage"
-    place = None if folder is None else Path(folder).expanduser()
+    place = storage_place(config)
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:
         raise ConfigurationError(

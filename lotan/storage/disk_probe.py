@@ -14,16 +14,16 @@ from lotan.storage.folder import nearest
 from planner.orders.disk import Disk
 
 PROBE = 4 << 20
-"""The bytes that are written at a time to measure a disk."""
+"""The bytes of each write that measures a disk."""
 
 WRITES = 5
-"""The writes of as much. The one in the middle counts, because a disk that others use as well is slow at times."""
+"""The number of these writes. Their median counts, because a disk that others use as well is slow at times."""
 
 LEAST_BLOCK = 4 << 10
-"""The bytes of a block, if the file system says fewer."""
+"""The least bytes of a block, whatever the file system says."""
 
 PLACES = 16
-"""The places of the file at which a block is read."""
+"""The number of places in the file at which a block is read."""
 
 GUESS = 4e8, 1e-4
 """The bytes a second, and the seconds of an access, of a disk that cannot be measured because nothing can be written."""
@@ -35,7 +35,7 @@ _known: dict[int, Disk] = {}
 def disk_of(folder: Path | None) -> Disk:
     """Return the disk of a folder for storage, which is measured once.
 
-    If nothing can be written there, a run says so; here it counts as the folder of temporary files.
+    If nothing can be written there, a run says so. Here the folder of temporary files is measured in its place.
 
     Args:
         folder: The folder, which need not exist; None: that of temporary files.
@@ -56,7 +56,7 @@ def block_of(folder: Path | None) -> int:
 
 
 def _measured(folder: Path) -> Disk:
-    """Return what a short file was written with, and what a block of it took to be read from the disk."""
+    """Return the disk of a folder as it is measured, or a guess if the disk is full."""
     block = block_of(folder)
     try:
         return Disk(*_speed(folder, block), block)
@@ -65,7 +65,7 @@ def _measured(folder: Path) -> Disk:
 
 
 def _speed(folder: Path, block: int) -> tuple[float, float]:
-    """Return the bytes a second, and the seconds of an access.
+    """Measure the bytes a second at which a short file is written, and the seconds in which a block of it is read.
 
     Raises:
         OSError: If nothing can be written.
@@ -83,7 +83,7 @@ def _speed(folder: Path, block: int) -> tuple[float, float]:
             os.pread(descriptor, block, (number * 7 % PLACES) * (PROBE // PLACES))
 
         of_write = _seconds(write, WRITES)
-        # what the system keeps of the file in memory would be read from there
+        # else the reads would find the file in the system's memory
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         return PROBE / of_write, _seconds(read, PLACES)

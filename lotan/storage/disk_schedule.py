@@ -40,7 +40,7 @@ class DiskSchedule:
     folder: Path | None  # None: a temporary one
     evaluation: str  # where columns and edges lie when the whole graph is evaluated, in words; "": it never is
     note: str = ""  # on what is read
-    reason: str = ""  # for which the planner has chosen these partitions, in words; "": the user has
+    reason: str = ""  # why the planner has chosen these partitions, in words; "": the order has their numbers
 
     @property
     def swaps(self) -> int:

@@ -34,7 +34,7 @@ class Stored:
     seed: int  # of the regime, which draws partitions and orders
     batch_size: int
     folder: Path | None  # the folder of the partitions; None: a temporary one
-    reason: str = ""  # for which the planner has chosen the division, in words; "": the order says it
+    reason: str = ""  # why the planner has chosen the division, in words; "": the order has its numbers
 
     @property
     def disk_bytes(self) -> int:

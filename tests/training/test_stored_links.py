@@ -316,7 +316,7 @@ def test_the_disk_decides_the_partitions_too(monkeypatch: pytest.MonkeyPatch) ->
         asked = trainer("beta", memory_limit=limit)
         found[name] = asked.job.stored
         assert found[name].footprint.peak <= limit
-        assert "divisions that fit into the limit: its epochs take the fewest seconds" in asked.explain()
+        assert "divisions that fit into the limit, by the estimated seconds of an epoch" in asked.explain()
         assert json.loads(asked.explain("json"))["storage"]["reason"] == found[name].reason
     fast, slow = found["fast"].division, found["slow"].division
     assert fast.accesses(found["fast"].sizes) > slow.accesses(found["slow"].sizes)
