@@ -15,7 +15,7 @@ from planner.topology import topology
 ENDS_BYTES = 16  # the two ends of an edge, as they are sent to its partition
 PARTS_LOADED = 3  # copies of a partition's rows while it is built: as they came, in one piece, sorted
 EDGES_LOADED = 64  # bytes of an edge in that time
-# blocks where sums read partitions in turn: each with its own edges, and with its edges both ways again
+# copies of the blocks where sums read partitions in turn: as they are, and once more for each direction of edges
 BLOCKS_IN_TURN = 3
 
 

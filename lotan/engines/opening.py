@@ -166,9 +166,9 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
 
 
 def check_room_on_spark(needs: Footprint | None, limit: MemoryLimit) -> None:
-    """Check that Spark's local disk has room, before a session is started that needs it, or in the one that runs.
+    """Check that Spark's local disk has room for a run, whether a session runs already or one will be started.
 
-    Executors on other hosts have disks that cannot be seen from here. They are not checked.
+    The disks of executors on other hosts cannot be seen from here, and are not checked.
 
     Args:
         needs: The footprint of what will run; None: not known.

@@ -167,8 +167,8 @@ class Trainer:
                 at most 40 lines for a model of three layers; with a list of alternatives as text it shows only the plan's
                 head. In other formats it shows all stages.
             analyze: The number of epochs to run (True: 3), whose measured cost is shown beside the estimates. They
-                change no weight. Not for Mermaid. A run from a disk has its partitions in a temporary folder on the disk
-                of its storage meanwhile, which stays as it is.
+                change no weight. Not for Mermaid. If the run trains from a disk, their partitions lie in a temporary folder
+                on the disk of its storage. The storage stays as it is.
             alternatives: True to list other possible plans too, in order of their estimated seconds. For text and JSON only.
 
         Raises:
@@ -235,7 +235,7 @@ class Trainer:
         alone |= {"epochs": NOT_COUNTED + epochs, "progress": False}
         in_parts = self.job.stored or self.job.stored_vertices
         regime = self._settled.regime
-        if self.job.stored is not None and isinstance(regime, MiniBatch):  # the same partitions
+        if self.job.stored is not None and isinstance(regime, MiniBatch):  # with the partitions that are shown
             alone["regime"] = replace(regime, order=self.job.stored.division.call)
         with beside_storage(None if in_parts is None else in_parts.folder) as folder:
             run = Trainer(

@@ -187,7 +187,7 @@ def _bytes(moved: Mapping[str, int]) -> str:
 
 
 def _disk(disk: Mapping[str, Any]) -> str:
-    """Return the bytes and seconds of columns on Spark's local disk, with the reason, and if nobody checks its room."""
+    """Return the bytes and seconds of columns on Spark's local disk, with the reason, and a note if its room is not checked."""
     unseen = "the disks of executors cannot be seen from here, and are not checked"
     if not disk["bytes"]:
         return unseen

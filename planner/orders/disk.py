@@ -1,4 +1,4 @@
-"""The disk that partitions lie on, and the seconds beside the training that an order takes."""
+"""The disk that partitions lie on, and the seconds in which the sets of an order are made ready."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log2
 
 SET_SECONDS = 0.002
-"""The seconds of a set of partitions, whatever it has: programs and columns are made. Measured on one core, as those below."""
+"""The seconds of a set of partitions, whatever its size, to make programs and columns. Measured on one core, as those below."""
 
 SET_EDGE_SECONDS = 0.25e-6
 """The seconds of an edge of a set: it is read, sorted, and put where batches are sampled from."""

@@ -141,7 +141,7 @@ class Division:
         return max(compute_seconds + self.making_seconds(sizes), self.disk_seconds(sizes, disk))
 
     def _buckets(self, sizes: Sizes) -> int:
-        """Return the reads of buckets: of each once, and of those of each set once more if the model reads neighbours."""
+        """Return the number of buckets read: each once, and those of each set once more if the model reads neighbours."""
         return self.partitions**2 + (self.sets * self.capacity**2 if sizes.messages else 0)
 
     def bytes(self, sizes: Sizes) -> int:
@@ -214,7 +214,7 @@ def divisions(order: OrderName, sizes: Sizes, block: int) -> list[Division]:
     Args:
         order: The order.
         sizes: The bytes on the disk.
-        block: The bytes of a block of the disk. No more partitions are put into a group than have as much each.
+        block: The bytes of a block of the disk. A group is not divided into partitions of fewer bytes.
     """
     found = [Division(order, 1, 1, 1)]
     if order == "beta":

@@ -190,7 +190,7 @@ def check_float32_autograd(seed: int, graph: int) -> None:
 
 
 def overflows(truth: Trained) -> bool:
-    """Whether float32 cannot hold what training comes to."""
+    """Return True if float32 cannot hold what training comes to."""
     most = torch.finfo(torch.float32).max
     return any(not bool((tensor.abs() <= most).all()) for tensor in tensors(truth).values())
 
