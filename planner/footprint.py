@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.chunks import CHUNK_ROWS
-from planner.disk import BLOCKS_IN_TURN, EDGES_LOADED, PARTS_LOADED, blocks_disk_bytes
 from planner.estimate import column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes, trained_stages
 from planner.layout import Layout
@@ -29,6 +28,7 @@ from planner.local_memory import (
 )
 from planner.physical import Plan
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
+from planner.spark_disk import BLOCKS_IN_TURN, EDGES_LOADED, PARTS_LOADED, blocks_disk_bytes
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep
 from planner.steps.learned_rows import (

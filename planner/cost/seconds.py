@@ -9,8 +9,8 @@ from operator import attrgetter, mul
 
 from planner.cost.counting import step_work
 from planner.cost.shuffles import shuffled_bytes
+from planner.cost.spark_storage import stored_bytes
 from planner.cost.stages import beyond_memory
-from planner.cost.storage import stored_bytes
 from planner.holding import Budget, moved_bytes
 from planner.layout import Layout
 from planner.physical import Plan

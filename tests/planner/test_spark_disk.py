@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from planner.compiler import Options
-from planner.disk import blocks_disk_bytes
 from planner.estimate import column_bytes
 from planner.footprint import footprint, held
 from planner.layout import Layout
 from planner.physical import Plan
 from planner.shares import Crew
+from planner.spark_disk import blocks_disk_bytes
 from planner.statistics import Statistics
 from planner.steps.propagate import PropagateStep
 from planner.topology import topology

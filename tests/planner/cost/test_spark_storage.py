@@ -8,7 +8,7 @@ import pytest
 
 from planner.compiler import Options
 from planner.cost.seconds import Pricing, epoch_seconds
-from planner.cost.storage import stored_bytes
+from planner.cost.spark_storage import stored_bytes
 from planner.estimate import columns_bytes
 from planner.explain.formats import explain
 from planner.layout import Layout
