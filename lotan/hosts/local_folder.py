@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from lotan.files import lock
+
 SPARK, STORAGE = "lotan-spark-", "lotan-storage-"
 """The beginnings of the names of these folders: for the files of the JVM, and for partitions of a run from a disk."""
 
@@ -32,7 +34,7 @@ class LocalFolder:
         remove_stale(directory)
         made = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=directory))
         self._lock = os.open(made / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock(self._lock)
         # other processes see the folder only with its owner file
         self.path = made.rename(directory / made.name.removeprefix("new-"))
         _open.add(self.path)
@@ -53,11 +55,19 @@ def leave_removal() -> None:
 
 
 def remove_stale(directory: Path) -> None:
-    """Remove folders whose process has ended, except those of other users."""
+    """Remove folders whose process has ended, except those of other users.
+
+    A folder without its owner's file may be a user's own of such a name, which stays. Among the temporary files it may be what
+    Java has made again, or an empty one whose removal was cut short.
+    """
+    temporary = directory == Path(tempfile.gettempdir())
     for folder in (one for prefix in (SPARK, STORAGE) for one in directory.glob(f"{prefix}*")):
         with suppress(OSError):
-            if not (folder / OWNER).exists():  # an earlier removal was cut short
-                shutil.rmtree(folder)
+            if not (folder / OWNER).exists():
+                if temporary and folder.name.startswith(SPARK):
+                    shutil.rmtree(folder)
+                elif temporary:
+                    folder.rmdir()
                 continue
             descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
             try:

@@ -43,7 +43,7 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
 
     Args:
         folder: The folder, which stays; None: one among the temporary files, which is removed. Those that killed runs have
-            left among the temporary files are removed in either case.
+            left among the temporary files are removed in either case, and those that `beside_storage` has left.
 
     Raises:
         StorageError: If another run uses the folder, it cannot be written, or it lies in memory.
@@ -54,7 +54,8 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
         own = written(nearest(None), lambda: LocalFolder(STORAGE))
         folder = own.path
     else:
-        remove_stale(nearest(None))
+        for place in {nearest(None), nearest(folder), nearest(folder.absolute().parent)}:
+            remove_stale(place)
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
     try:
         descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
@@ -119,6 +120,8 @@ def claimed_with_room(folder: Path | None, size: int, of: str) -> Iterator[Path]
 
 def _missing_bytes(folder: Path, size: int) -> int:
     """Return at most how many of `size` bytes are still to be written to a folder. Files of an earlier run count as written."""
+    if not os.path.isdir(folder):
+        return size
     there = sum(path.stat().st_size for pattern in OURS for path in folder.glob(pattern))
     return max(0, size - there)
 
@@ -126,7 +129,7 @@ def _missing_bytes(folder: Path, size: int) -> int:
 def nearest(folder: Path | None) -> Path:
     """Return a folder, or the nearest one above it that exists; None: that of temporary files."""
     place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
-    return next(one for one in (place, *place.parents) if one.is_dir())
+    return next(one for one in (place, *place.parents) if os.path.isdir(one))  # other than `is_dir`, it never raises
 
 
 def refusal(folder: Path | None, size: int) -> str | None:
@@ -137,6 +140,9 @@ def refusal(folder: Path | None, size: int) -> str | None:
         size: The bytes that it will hold.
     """
     place = nearest(folder)
+    below = () if folder is None else folder.absolute().relative_to(place).parts
+    if below and os.path.lexists(place / below[0]):
+        return f"{place / below[0]} is no folder"
     kind, free = file_system(place), shutil.disk_usage(place).free
     if kind in IN_MEMORY:
         return f"{place} is itself in memory ({kind})"

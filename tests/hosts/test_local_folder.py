@@ -67,6 +67,17 @@ def test_a_folder_whose_removal_was_cut_short_goes_at_the_next_start(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_of_the_user_with_such_a_name_stays(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = [tmp_path / f"{STORAGE}of-papers", tmp_path / "data" / f"{STORAGE}1", tmp_path / "data" / f"{SPARK}logs"]
+    for place in theirs:
+        place.mkdir(parents=True)
+        (place / "kept").touch()
+    for directory in (tmp_path, tmp_path / "data"):
+        LocalFolder(STORAGE, directory).close()
+    assert all((place / "kept").exists() for place in theirs)
+
+
 def test_a_run_in_memory_removes_what_a_killed_one_from_a_disk_has_left(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left = tmp_path / f"{STORAGE}of-a-killed-run"

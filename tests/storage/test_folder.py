@@ -9,8 +9,9 @@ import pytest
 
 import lotan
 from lotan.cli import main
+from lotan.hosts.local_folder import STORAGE
 from lotan.storage import folder as folders
-from lotan.storage.folder import nearest, refusal, remote_notes
+from lotan.storage.folder import beside_storage, claimed_storage, nearest, refusal, remote_notes
 
 
 def trainer(place: Path) -> lotan.Trainer:
@@ -65,6 +66,31 @@ def test_too_little_room_and_a_folder_that_cannot_be_written_are_known_before(
 
 def test_the_nearest_folder_is_asked(tmp_path: Path) -> None:
     assert nearest(tmp_path / "a" / "b") == nearest(tmp_path) == tmp_path
+    assert nearest(tmp_path / ("a" * 300)) == tmp_path  # which the system refuses to look for
+    assert refusal(tmp_path / ("a" * 300), 1) is None
+
+
+def test_explain_says_that_a_file_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for name in ("file", "link"):
+        for place in (tmp_path / name, tmp_path / name / "parts"):
+            assert refusal(place, 1) == f"{tmp_path / name} is no folder"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_killed_analysis_has_left_goes_with_the_next_run(there: bool, tmp_path: Path) -> None:
+    storage = tmp_path / "parts"
+    if there:
+        storage.mkdir()
+    with beside_storage(storage) as left:
+        assert left is not None
+        (left / "edges.bin").touch()
+        kept = shutil.copytree(left, left.with_name(f"{STORAGE}killed"))  # whose lock nobody has
+        storage.mkdir(exist_ok=True)
+        with claimed_storage(storage):
+            assert left.is_dir()
+            assert not kept.exists()
 
 
 def test_the_command_writes_nothing_if_there_is_no_room_for_all(
