@@ -15,6 +15,7 @@ from lotan.cli.options import (
     add_eval_every,
     add_link_options,
     add_model_options,
+    add_optimizer,
     add_plan_options,
     add_regime_options,
     add_task,
@@ -91,7 +92,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add_epochs(group, 200)
     add_task(group)
     add_regime_options(group)
+    add_optimizer(group)
     add_eval_every(group)
+    group.add_argument(
+        "--storage-dir",
+        metavar="DIR",
+        help="folder for the partitions of --order, as `lotan train` takes it (default: none)",
+    )
     add_link_options(parser)
     add_plan_options(parser)
 
@@ -138,10 +145,12 @@ def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.cli.models import model_for, needs_of
     from lotan.engines.opening import check_engine, placed
     from lotan.settings.config import make_config
+    from lotan.settings.optimizers import plain_optimizer
     from lotan.training.trainer import Trainer
 
     settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
-    settings["task"] = task_of(options)
+    settings |= {"task": task_of(options), "storage_dir": options.storage_dir}
+    settings["optimizer"] = plain_optimizer(options.optimizer, options.lr, options.weight_decay)
     config = make_config(settings)
     if options.analyze:
         check_engine(config)

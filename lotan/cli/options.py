@@ -165,11 +165,8 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_training_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the optimizer, the epochs and evaluation."""
-    group = parser.add_argument_group("training")
-    add_epochs(group, 200)
-    add_regime_options(group)
+def add_optimizer(group: argparse._ArgumentGroup) -> None:
+    """Add the optimizer and its numbers."""
     group.add_argument(
         "--optimizer",
         choices=OPTIMIZERS,
@@ -184,6 +181,14 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="weight decay, for optimizers that have it (default: 5e-4)",
     )
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the optimizer, the epochs and evaluation."""
+    group = parser.add_argument_group("training")
+    add_epochs(group, 200)
+    add_regime_options(group)
+    add_optimizer(group)
     group.add_argument(
         "--lr-scheduler",
         metavar="NAME(ARGUMENTS)",

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lotan.cli import COMMANDS, _parser, explain, main
+import lotan
+from lotan.cli import COMMANDS, _parser, explain, main, train
 from lotan.cli.models import make_model
 from tests.night import at_night
 
@@ -262,6 +263,20 @@ def test_explain_plans_for_as_many_epochs_and_evaluations_as_train_would_make():
         with ExitStack() as stack:
             config = explain._trainer(shown, stack).config
         assert (config.epochs, config.eval_every) == (trained.epochs, trained.eval_every)
+
+
+def test_explain_plans_for_the_optimizer_and_the_storage_that_train_would_have(tmp_path):
+    given = ["--graph", "digits", "--engine", "local", "--optimizer", "adagrad", "--lr", "0.1", "--weight-decay", "0"]
+    given += ["--batch-size", "64", "--fanouts", "4,4", "--order", "each_once(partitions=4, buffer=2)"]
+    shown, trained = (
+        _parser([command]).parse_args([command, *given, "--storage-dir", str(tmp_path)])
+        for command in ("explain", "train")
+    )
+    with ExitStack() as stack:
+        trainer = explain._trainer(shown, stack)
+        assert trainer.config.optimizer == train.make_trainer(trained, trainer.graph).config.optimizer
+    assert trainer.config.optimizer == lotan.Adagrad(lr=0.1, weight_decay=0.0)
+    assert str(trainer.config.storage_dir) == str(tmp_path)
 
 
 @pytest.mark.parametrize("words", ["--graph other", "--format json", "--no-such", "--disable 'push"])
