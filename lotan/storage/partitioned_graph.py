@@ -22,7 +22,7 @@ import xxhash
 
 from lotan.errors import GraphError, StorageError
 from lotan.graph.arrays import Ids, Positions
-from lotan.graph.faults import table_changed
+from lotan.graph.faults import shown, table_changed
 from lotan.links.examples import TRAIN, Links
 from lotan.storage.edge_readers import OTHER, Numbers, Reader, Summary
 from lotan.storage.folder import EDGES, OTHERS, check_room, read_manifest, write_manifest, written
@@ -331,8 +331,8 @@ def _refuse_twice(twice: Records, placement: Placement, ids: Ids, splits: str) -
     if len(twice):
         src, dst = (ids[placement.rows(twice[:1, column].astype(np.int64))[0]] for column in (0, 1))
         raise GraphError(
-            f"edges.split: {len(twice):,} links are in {splits} (for example {src!r} -> {dst!r}). Keep one of them: the model "
-            "would be asked what it has seen."
+            f"edges.split: {len(twice):,} links are in {splits} (for example {shown(src)} -> {shown(dst)}). Keep one of them: "
+            "the model would be asked what it has seen."
         )
 
 
