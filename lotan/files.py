@@ -19,6 +19,12 @@ def expanded(path: str | Path) -> Path:
     return Path(path).expanduser()
 
 
+def nearest_folder(path: str | Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    place = Path(path).absolute()
+    return next(one for one in (place, *place.parents) if os.path.isdir(one))  # other than `is_dir`, it never raises
+
+
 class DamagedError(LotanError):
     """A file that torch cannot read, because it is cut short, overwritten, or never was a file of torch's."""
 

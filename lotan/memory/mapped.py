@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from lotan.errors import EngineError
+from lotan.files import nearest_folder
 from planner.chunks import PART_BYTES
 
 Number = TypeVar("Number", bound=np.generic)
@@ -49,21 +50,15 @@ def check_room(size: int, folders: Sequence[str] = (), setting: str = "TMPDIR", 
             )
     devices: dict[int, list[str]] = {}
     for folder in folders:
-        devices.setdefault(os.stat(_existing(folder)).st_dev, []).append(folder)
+        devices.setdefault(os.stat(nearest_folder(folder)).st_dev, []).append(folder)
     for there in devices.values():
-        free, needed = shutil.disk_usage(_existing(there[0])).free, ceil(size * len(there) / len(folders))
+        free, needed = shutil.disk_usage(nearest_folder(there[0])).free, ceil(size * len(there) / len(folders))
         if free < needed:
             has = "have" if len(there) > 1 else "has"
             raise EngineError(
                 f"{why}{needed:,} bytes of columns lie in files in {' and '.join(there)}, which {has} {free:,} bytes left; "
                 f"free some there, set {setting} to a folder on another disk, or {larger}"
             )
-
-
-def _existing(folder: str) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    path = Path(folder).absolute()
-    return next(one for one in (path, *path.parents) if one.exists())
 
 
 def file_system(folder: Path) -> str:

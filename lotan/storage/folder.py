@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import xxhash
 
 from lotan.errors import StorageError
-from lotan.files import lock, write_atomically
+from lotan.files import lock, nearest_folder, write_atomically
 from lotan.hosts.local_folder import STORAGE, LocalFolder, remove_stale
 from lotan.memory.mapped import IN_MEMORY, file_system
 from planner.explain.sizes import size as in_words
@@ -128,8 +128,7 @@ def _missing_bytes(folder: Path, size: int) -> int:
 
 def nearest(folder: Path | None) -> Path:
     """Return a folder, or the nearest one above it that exists; None: that of temporary files."""
-    place = Path(tempfile.gettempdir()) if folder is None else folder.absolute()
-    return next(one for one in (place, *place.parents) if os.path.isdir(one))  # other than `is_dir`, it never raises
+    return nearest_folder(tempfile.gettempdir() if folder is None else folder)
 
 
 def refusal(folder: Path | None, size: int) -> str | None:
