@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import lotan.tracing
+import lotan.tracing.trace
 from lotan.tracing.trace import trace_modes
 from lotan.tracing.training_mode import in_mode, watched_flags
 
@@ -44,8 +44,8 @@ class OfPyG(Plain):
 @pytest.mark.parametrize(("model", "times"), [(Plain, 1), (OfPyG, 1), (Dropping, 2), (OwnMode, 2)])
 def test_a_model_is_traced_once_unless_it_reads_its_mode(model, times, monkeypatch):
     recorded = []
-    record = lotan.tracing.record
-    monkeypatch.setattr(lotan.tracing, "record", lambda *given: recorded.append(1) or record(*given))
+    record = lotan.tracing.trace.record
+    monkeypatch.setattr(lotan.tracing.trace, "record", lambda *given: recorded.append(1) or record(*given))
     train, evaluate = trace_modes(model(), width=3)
     assert len(recorded) == times
     assert (train == evaluate) is (times == 1)

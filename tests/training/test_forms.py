@@ -6,14 +6,16 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 
-import lotan.tracing
+import lotan.tracing.trace
 from lotan.tracing.trace import forget_traces, trace
 
 
 def test_a_second_model_of_pyg_of_the_same_form_is_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[torch.nn.Module] = []
-    record = lotan.tracing.record
-    monkeypatch.setattr(lotan.tracing, "record", lambda model, *given: traced.append(model) or record(model, *given))
+    record = lotan.tracing.trace.record
+    monkeypatch.setattr(
+        lotan.tracing.trace, "record", lambda model, *given: traced.append(model) or record(model, *given)
+    )
     forget_traces()
     first, second, stirred = (pyg.GAT(6, 8, 2, 3, heads=2) for _ in range(3))
     other = pyg.GAT(6, 8, 2, 3, heads=4)
