@@ -66,7 +66,12 @@ Found = TypeVar("Found")
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
 def prepare(
-    model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int | None = None
+    model: torch.nn.Module,
+    graph: Graph,
+    config: TrainerConfig,
+    opened: ExitStack,
+    models: int | None = None,
+    earlier: str | None = None,
 ) -> Job:
     """Trace the model, let Spark open files that it should read, check the graph and plan the epoch.
 
@@ -76,6 +81,7 @@ def prepare(
         config: The settings of the run.
         opened: The stack that closes what the job has opened.
         models: The number of such models that may train together, which sizes Spark's heap; None: it trains alone.
+        earlier: The division of the run that goes on, in words, if its mini-batches come from a disk; None: a new run.
 
     Raises:
         GraphError: If the graph cannot be trained on.
@@ -130,7 +136,9 @@ def prepare(
     job = Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
     if sampling is None:
         return job
-    return with_stored_vertices(job, model, sampling, config) if stored else with_batches(job, sampling, config)
+    if stored:
+        return with_stored_vertices(job, model, sampling, config, earlier)
+    return with_batches(job, sampling, config)
 
 
 @contextmanager

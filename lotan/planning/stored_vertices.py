@@ -29,7 +29,9 @@ from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
 
 
-def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, config: TrainerConfig) -> Job:
+def with_stored_vertices(
+    job: Job, model: torch.nn.Module, sampling: Sampling, config: TrainerConfig, earlier: str | None = None
+) -> Job:
     """Return a job that trains on mini-batches from partitions on a disk.
 
     Args:
@@ -37,6 +39,7 @@ def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, c
         model: The model.
         sampling: The way in which batches are sampled.
         config: The settings of the run.
+        earlier: The division of the run that goes on, in words. It is taken again if it fits into the limit; None: a new run.
 
     Raises:
         GraphError: If the graph is of a kind that is not stored in partitions so far.
@@ -47,7 +50,7 @@ def with_stored_vertices(job: Job, model: torch.nn.Module, sampling: Sampling, c
     learned = row_widths(learned_modules(model))
     _check(job, learned, config)
     job = replace(job, batch=plan_of_batch(job, sampling, config))
-    stored = _stored(job, learned, config)
+    stored = _stored(job, learned, config, earlier)
     spills = replace(job, stored_vertices=stored).needs(config).spills(MemoryLimit.of(config).bytes)
     stored = replace(stored, evaluates_on_disk=spills)
     job = replace(job, stored_vertices=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
@@ -70,7 +73,7 @@ def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:
         )
 
 
-def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> StoredVertices:
+def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig, earlier: str | None) -> StoredVertices:
     regime, limit = config.regime, MemoryLimit.of(config)
     assert isinstance(regime, MiniBatch)
     arrays = job.graph.arrays()
@@ -94,7 +97,7 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> Stor
     if given is None:
         assert limit.bytes is not None
         room = limit.bytes - without_rows(job.needs(config), job.plan, job.statistics).least
-        division = divide_vertices(name, sizes, room, block_of(place))
+        division = divide_vertices(name, sizes, room, block_of(place), earlier)
     else:
         partitions, capacity = given
         if partitions > sizes.vertices:

@@ -141,7 +141,8 @@ class Trainer:
                 )
                 self._decoder = self._job.decoder
             else:
-                self._job = prepare(self.model, self.graph, self._settled, self._opened)
+                earlier = self._earlier_division
+                self._job = prepare(self.model, self.graph, self._settled, self._opened, earlier=earlier)
         return self._job
 
     @property

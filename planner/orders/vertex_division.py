@@ -82,7 +82,9 @@ class VertexDivision:
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{first}"
 
 
-def divide_vertices(order: VertexOrderName, sizes: VertexSizes, room: int, block: int) -> VertexDivision:
+def divide_vertices(
+    order: VertexOrderName, sizes: VertexSizes, room: int, block: int, earlier: str | None = None
+) -> VertexDivision:
     """Return the division with most of the graph in memory among those that fit into some bytes.
 
     Neighbours on the disk do not exist for a batch. So the share in memory comes before the seconds of the disk, of which
@@ -93,12 +95,15 @@ def divide_vertices(order: VertexOrderName, sizes: VertexSizes, room: int, block
         sizes: The sizes of the graph.
         room: The bytes for all of it.
         block: The bytes of a block of the disk, which the features and rows of a partition have at least.
+        earlier: The division of the run that goes on, in words. It is taken again if it fits; None: a new run.
 
     Returns:
         The division; the one of the least bytes if none fits.
     """
     found = _divisions(order, sizes, block)
     fitting = [one for one in found if one.bytes(sizes) <= room]
+    if kept := [one for one in fitting if str(one) == earlier]:
+        return kept[0]
     if fitting:  # of equal shares the one with longer partitions, which comes later
         return max(fitting, key=lambda one: (one.capacity / one.partitions, -one.partitions))
     return min(found, key=lambda one: one.bytes(sizes))

@@ -389,6 +389,34 @@ def test_the_memory_limit_decides_the_partitions() -> None:
         trainer("each_once").explain()
 
 
+@pytest.mark.parametrize("order", ["cached_nodes", "each_once"])
+def test_a_run_goes_on_with_its_partitions_under_a_higher_limit(tmp_path: Path, order: str) -> None:
+    on = lotan.datasets.generate(4000, 16_000, 64, CLASSES)
+
+    def with_limit(limit: str | int, epochs: int = 2, **more: Any) -> lotan.Trainer:
+        model = sage(lambda *given: lotan.nn.GraphSAGE(64, *given[1:]))
+        regime = lotan.MiniBatch(500, (3, 3), seed=2, order=order)
+        return trainer(order, model, graph=on, memory_limit=limit, epochs=epochs, regime=regime, eval_every=0, **more)
+
+    plenty = with_limit("4g")
+    stored = plenty.job.stored_vertices
+    assert stored is not None
+    needed = plenty.job.needs(plenty.config).least
+    least = needed - stored.bytes + divide_vertices(stored.division.order, stored.sizes, 0, 4096).bytes(stored.sizes)
+    whole = with_limit(least)
+    wanted = whole.job.stored_vertices
+    whole.fit()
+    with_limit(least, 1, checkpoint_dir=tmp_path).fit()
+    again = with_limit("4g", checkpoint_dir=tmp_path, resume=True)
+    job = again.job.stored_vertices
+    assert job is not None
+    assert wanted is not None
+    assert job.division == wanted.division != stored.division
+    assert len(again.fit().history) == 2
+    for name, weight in weights_of(whole.model).items():
+        assert torch.equal(weight, weights_of(again.model)[name]), name
+
+
 class WithRows(torch.nn.Module):
     """Learned rows beside features, and a layer over both."""
 
