@@ -14,9 +14,30 @@ SAVED_MODEL = "model.json"
 """The name of a file that every saved model has in its folder."""
 
 
+LONGEST_NAME = 255  # bytes that a name of a file can have on the usual file systems
+LONGEST_PATH = 4000  # bytes that a path can have on Linux, less the names of the files in a folder
+
+
 def expanded(path: str | Path) -> Path:
     """Return a path in which the user's home folder stands for a leading `~`."""
     return Path(path).expanduser()
+
+
+def why_unusable(path: str | Path) -> str | None:
+    r"""Return in words why no file can have a path, whatever the disk; None: one can.
+
+    >>> why_unusable("runs/first"), why_unusable("runs\0"), why_unusable("a" * 300)
+    (None, 'has a NUL character', 'has a name of more than 255 bytes')
+    """
+    if "\0" in str(path):
+        return "has a NUL character"
+    try:
+        place = os.fsencode(expanded(path).absolute())
+    except RuntimeError:
+        return "begins with the home folder of a user who does not exist"
+    if any(len(name) > LONGEST_NAME for name in place.split(b"/")):
+        return f"has a name of more than {LONGEST_NAME} bytes"
+    return f"has more than {LONGEST_PATH:,} bytes" if len(place) > LONGEST_PATH else None
 
 
 def nearest_folder(path: str | Path) -> Path:

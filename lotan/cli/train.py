@@ -135,6 +135,8 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
     from planner.explain.brief import rules_line
 
     planned, graph = trainer.job.shown, trainer.job.statistics
+    in_parts = trainer.job.stored or trainer.job.stored_vertices
+    divided = "" if in_parts is None else f"; {in_parts.division}"
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     reason = planned.options.engine_reason
     places = [str(place) for place in (options.save, options.report, options.checkpoint_dir, options.log_dir) if place]
@@ -143,7 +145,11 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
         "model": f"{options.model} with {count:,} parameters, on {graph_said(options)}: "
         f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features; weights: {planned.options.weights}",
         "engine": planned.options.traits.name + (f" ({reason})" if reason else ""),
-        **({} if planned.options.sampling is None else {"regime": f"mini-batches of {planned.options.sampling}"}),
+        **(
+            {}
+            if planned.options.sampling is None
+            else {"regime": f"mini-batches of {planned.options.sampling}{divided}"}
+        ),
         "rules": rules_line(planned),
         "results": ", ".join(places)
         or "printed here (--save keeps the model, --report the figures, --log-dir everything)",

@@ -65,7 +65,7 @@ def make_report(
     estimates: Mapping[str, float] | None,
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
-    batches: Mapping[str, float] | None = None,
+    batches: Mapping[str, Any] | None = None,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report of a finished run, as docs/reference/report.md describes it. Seconds are wall time, sizes are bytes.

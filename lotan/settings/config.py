@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lotan.arguments import described, nearest, require_count, require_number
 from lotan.errors import ConfigurationError
-from lotan.files import expanded
+from lotan.files import expanded, why_unusable
 from lotan.settings.byte_sizes import byte_count
 from lotan.settings.changes import check_changes
 from lotan.settings.class_weights import by_class
@@ -197,6 +197,11 @@ def given_config(options: dict[str, Any]) -> TrainerConfig:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ConfigurationError(f"unknown setting {', '.join(unknown)}; {_meant(unknown[0], known)}")
+    for name in _PATHS:
+        given = options.get(name)
+        if isinstance(given, str | Path) and (why := why_unusable(given)):
+            shown = repr(str(given)) if len(str(given)) <= 60 else f"{str(given)[:60]!r} and so on"
+            raise ConfigurationError(f"{name} is {shown}, which {why}; name another place")
     paths = {name: expanded(options[name]) for name in _PATHS if str(options.get(name)).startswith("~")}
     plain = {name: value.item() for name, value in options.items() if isinstance(value, np.generic)}
     return TrainerConfig(**{**options, **plain, **paths})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -182,6 +183,18 @@ def check_room(folder: Path, size: int, of: str) -> None:
         )
 
 
+_MENDS = {
+    errno.ENOSPC: "free some space, or name",
+    errno.EDQUOT: "free some space, or name",
+    errno.EEXIST: "a file is in the place of a folder: remove it, or name",
+    errno.ENOTDIR: "a file is in the place of a folder: remove it, or name",
+    errno.EACCES: "mend the permissions, or name",
+    errno.EROFS: "mount it for writing, or name",
+    errno.ENAMETOOLONG: "name",
+}
+"""The beginnings of the words on what to do, by the number of the system's error."""
+
+
 def written(place: Path, write: Callable[[], T]) -> T:
     """Return the result of a function that writes at a place.
 
@@ -191,9 +204,9 @@ def written(place: Path, write: Callable[[], T]) -> T:
     try:
         return write()
     except OSError as error:
+        mend = _MENDS.get(error.errno or 0, "free some space, mend the permissions, or name")
         raise StorageError(
-            f"storage cannot be written to {place}: {error.strerror or error}; free some space, mend the permissions, or name "
-            "another folder with storage_dir"
+            f"storage cannot be written to {place}: {error.strerror or error}; {mend} another folder with storage_dir"
         ) from error
 
 

@@ -31,7 +31,7 @@ def finished(
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
     alone: bool = False,
-    batches: Mapping[str, float] | None = None,
+    batches: Mapping[str, Any] | None = None,
 ) -> Run:
     """Return the run of a learner whose model holds its best weights.
 

@@ -10,7 +10,7 @@ import copy
 import json
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from functools import cached_property
@@ -309,7 +309,9 @@ class Trainer:
             self._train(learner, passes, tracker)
             quiet = load.quiet
             bytes_moved = passes.bytes_moved()
-            batches = passes.figures()
+            batches: Mapping[str, Any] | None = passes.figures()
+            if (in_parts := job.stored or job.stored_vertices) is not None:
+                batches = {**(batches or {}), "partitions": str(in_parts.division)}
         learner.restore_best()
         if quiet and job.batch is None:  # the estimates of a mini-batch are not those of an epoch
             remember_epochs(job, self._settled, learner.state.history[learner.resumed_after :])

@@ -279,6 +279,16 @@ def test_explain_plans_for_the_optimizer_and_the_storage_that_train_would_have(t
     assert str(trainer.config.storage_dir) == str(tmp_path)
 
 
+def test_train_prints_and_reports_the_partitions_of_a_run_from_a_disk(tmp_path, capsys):
+    given = ["--graph", "digits", "--engine", "local", "--epochs", "1", "--batch-size", "512", "--fanouts", "4,4"]
+    given += ["--order", "each_once(partitions=4, buffer=2)", "--report", str(tmp_path / "report.json")]
+    assert main(["train", *given]) == 0
+    division = "each_once, 2 of 4 partitions in memory"
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("regime:"))
+    assert line.endswith(f"; {division}")
+    assert json.loads((tmp_path / "report.json").read_text())["mini_batches"]["partitions"] == division
+
+
 @pytest.mark.parametrize("words", ["--graph other", "--format json", "--no-such", "--disable 'push"])
 def test_explain_refuses_to_set_beside_it_what_it_cannot(words, capsys):
     try:

@@ -1,5 +1,6 @@
 """Tests of what is said of a folder for storage before a run uses it."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import lotan
 from lotan.cli import main
+from lotan.errors import StorageError
 from lotan.hosts.local_folder import STORAGE
 from lotan.storage import folder as folders
 from lotan.storage.folder import beside_storage, claimed_storage, nearest, refusal, remote_notes
@@ -68,6 +70,23 @@ def test_the_nearest_folder_is_asked(tmp_path: Path) -> None:
     assert nearest(tmp_path / "a" / "b") == nearest(tmp_path) == tmp_path
     assert nearest(tmp_path / ("a" * 300)) == tmp_path  # which the system refuses to look for
     assert refusal(tmp_path / ("a" * 300), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "mend"),
+    [
+        (errno.ENOSPC, "No space left on device; free some space, or name another folder"),
+        (errno.EEXIST, "File exists; a file is in the place of a folder: remove it, or name another folder"),
+        (errno.EROFS, "Read-only file system; mount it for writing, or name another folder"),
+        (errno.EIO, "free some space, mend the permissions, or name another folder"),
+    ],
+)
+def test_an_error_of_the_system_says_what_mends_it(number: int, mend: str) -> None:
+    def fails() -> None:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(StorageError, match=f"storage cannot be written to place: .*{mend} with storage_dir"):
+        folders.written(Path("place"), fails)
 
 
 def test_explain_says_that_a_file_is_in_the_way(tmp_path: Path) -> None:

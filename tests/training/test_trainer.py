@@ -544,6 +544,10 @@ class TestPredictions:
     ("options", "message"),
     [
         ({"epoch": 3}, "unknown setting epoch"),
+        ({"storage_dir": "parts\0"}, "storage_dir is 'parts.*has a NUL character; name another place"),
+        ({"checkpoint_dir": "~nobody-of-this-name/runs"}, "checkpoint_dir .* a user who does not exist"),
+        ({"log_dir": "/".join(["folder"] * 1500)}, "log_dir .* and so on, which has more than 4,000 bytes"),
+        ({"storage_dir": "a" * 300}, "storage_dir .* has a name of more than 255 bytes"),
         ({"criterion": "focal"}, "did you mean loss"),
         ({"batch_size": 32}, r"regime=lotan\.MiniBatch"),
         ({"early_stopping": 3}, "did you mean patience"),
