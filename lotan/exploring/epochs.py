@@ -30,7 +30,8 @@ def measures_of_epochs(
         Measure("epoch, with its evaluation", "seconds", job.epoch_seconds, median(seconds)),
         Measure("peak memory", "bytes", job.peak_bytes(config), sum(report["peak_memory_bytes"].values())),
     ]
-    figures = {name: value / len(history) for name, value in report.get("mini_batches", {}).items()}
+    counts = {name: value for name, value in report.get("mini_batches", {}).items() if name != "partitions"}
+    figures = {name: value / len(history) for name, value in counts.items()}
     if job.batch is not None and figures.get("batches"):
         statistics = job.batch.statistics
         for what, estimated in (("vertices", statistics.vertices), ("edges", statistics.edges)):

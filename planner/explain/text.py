@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
+from planner.choices.hold_columns import Holding
 from planner.chunks import chunk_rows
 from planner.compiler import Planned
 from planner.cost.seconds import WAYS, PassCost, Pricing, StepCost
@@ -131,6 +132,7 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
         "Rates": _rates(data["rates"]),
         **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if not traits.in_process else {}),
         **({"Disk": _disk(data["disk"])} if "disk" in data else {}),
+        **({"Files": _files(data["files"])} if "files" in data else {}),
         **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
 
@@ -212,6 +214,14 @@ def _quantity(one: Mapping[str, Any], which: str) -> str:
     return duration(one[which]) if one["unit"] == "seconds" else size(round(one[which]))
 
 
+def _files(files: Mapping[str, Any]) -> str:
+    """Return the bytes and seconds of columns in files of the process."""
+    return (
+        f"{size(files['read_bytes'])} of columns read and {size(files['stored_bytes'])} stored, {duration(files['seconds'])}, "
+        "estimated for a training pass; --verbose shows the columns of each step"
+    )
+
+
 def _spread(traits: EngineTraits, layout: Mapping[str, int]) -> str:
     """Return the processes or threads over which an engine spreads its work, as far as this host knows them."""
     chunks = f"chunks of {counted(layout['chunk_rows'], 'row')} at most"
@@ -251,13 +261,11 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
 
 def _move_lines(planned: Planned, steps: Sequence[Step], cost: PassCost) -> list[tuple[list[str], list[str]]]:
     """Return the lines before and after each step on the columns that it reads from files, loads, and stores there."""
-    pricing = planned.options.pricing
-    budget = Budget.of(pricing.traits, pricing.layout)
-    holding = None if budget is None else budget.holding(planned.plan, steps, planned.statistics)
+    budget, holding = _held(planned, steps)
     if budget is None or holding is None:
         return [([], [])] * len(steps)
     sizes = pass_uses(planned.plan, steps, planned.statistics, budget.layout).sizes
-    seconds = cost.prices["neural"][GROUPS["neural"].index("spilled_bytes")] / WAYS
+    seconds = _file_seconds(cost)
 
     def lines(what: str, names: Collection[str]) -> list[str]:
         moved = ((f"   {what}({name})", sizes[name]) for name in sorted(names))
@@ -273,6 +281,18 @@ def _move_lines(planned: Planned, steps: Sequence[Step], cost: PassCost) -> list
         ([*lines("Load", loads), *lines("Read", reads - loads)], lines("Store", stores))
         for reads, loads, stores in zip(holding.reads, holding.loads, holding.stores, strict=True)
     ]
+
+
+def _held(planned: Planned, steps: Sequence[Step]) -> tuple[Budget | None, Holding | None]:
+    """Return the memory of a pass some of whose columns lie in files, and its columns in memory; None if none lie there."""
+    pricing = planned.options.pricing
+    budget = Budget.of(pricing.traits, pricing.layout)
+    return budget, None if budget is None else budget.holding(planned.plan, steps, planned.statistics)
+
+
+def _file_seconds(cost: PassCost) -> float:
+    """Return the seconds that a byte takes to a file or from one."""
+    return cost.prices["neural"][GROUPS["neural"].index("spilled_bytes")] / WAYS
 
 
 def own_line(seconds: str) -> list[str]:
@@ -346,6 +366,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "rates": _rates_data(options.pricing),
         "estimated_epoch_bytes": {how: round(costs["epoch"].moved(how)) if "epoch" in costs else 0 for how in MOVED},
         **_disk_data(planned, costs.get("epoch")),
+        **_files_data(planned, costs.get("epoch")),
         **{f"estimated_{name}_seconds": _rounded(costs[name].seconds) if name in costs else None for name in ESTIMATED},
     }  # fmt: skip
 
@@ -362,6 +383,15 @@ def _disk_data(planned: Planned, epoch: PassCost | None) -> dict[str, Any]:
         return {}
     storage = None if layout.in_turn else layout.storage
     return {"disk": {"bytes": round(count), "seconds": _rounded(seconds), "storage": storage, "unseen": unseen}}
+
+
+def _files_data(planned: Planned, epoch: PassCost | None) -> dict[str, Any]:
+    """Return the bytes and seconds of columns that a training pass on "local" has in files; nothing if there are none."""
+    _, holding = _held(planned, planned.plan.train)
+    if epoch is None or holding is None or not holding.moved_bytes:
+        return {}
+    moved = {"read_bytes": holding.read_bytes, "stored_bytes": holding.stored_bytes}
+    return {"files": moved | {"seconds": _rounded(holding.moved_bytes * _file_seconds(epoch))}}
 
 
 def _batch_data(sampling: Sampling, statistics: Statistics) -> dict[str, Any]:

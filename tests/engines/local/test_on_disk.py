@@ -32,7 +32,9 @@ from planner import Options, Planned, compile_plan
 from planner.choices.memory_use import Uses
 from planner.choices.order_steps import peak_of
 from planner.cost.seconds import Pricing
-from planner.explain.text import step_lines
+from planner.explain.brief import brief_text
+from planner.explain.sizes import size
+from planner.explain.text import as_data, step_lines
 from planner.holding import SAVED, Budget, pass_uses
 from planner.layout import Layout
 from planner.loss import LossSpec
@@ -177,6 +179,15 @@ def test_explain_shows_and_prices_what_goes_to_files() -> None:
         assert shown.count(f"   {what}(") == sum(map(len, moved)) > 0
     assert shown.count("   Read(") == sum(map(len, holding.reads)) - sum(map(len, holding.loads))
     assert "Store(" not in "\n".join(step_lines(free, steps))
+    files = as_data(limited)["files"]
+    assert (files["read_bytes"], files["stored_bytes"]) == (holding.read_bytes, holding.stored_bytes)
+    assert files["seconds"] == pytest.approx(cost.seconds - free.cost(steps).seconds, rel=0.01)
+    brief = brief_text(limited)
+    assert f"{size(holding.read_bytes)} of columns read and {size(holding.stored_bytes)} stored" in " ".join(
+        brief.split()
+    )
+    assert len(brief.splitlines()) <= 40
+    assert "Files" not in brief_text(free)
     assert 0.75 * layout.within < budget.peak(free.plan, LARGE) <= layout.within
 
 
