@@ -135,7 +135,7 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
     from planner.explain.brief import rules_line
 
     planned, graph = trainer.job.shown, trainer.job.statistics
-    in_parts = trainer.job.stored or trainer.job.stored_vertices
+    in_parts = trainer.job.in_parts
     divided = "" if in_parts is None else f"; {in_parts.division}"
     count = sum(parameter.numel() for parameter in trainer.model.parameters())
     reason = planned.options.engine_reason

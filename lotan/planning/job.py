@@ -98,7 +98,7 @@ class Job:
             return 0.0
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
         scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
-        in_parts = self.stored or self.stored_vertices
+        in_parts = self.in_parts
         making = 0.0 if in_parts is None else in_parts.making_seconds
         return sampling.batches * self.batch.seconds + drawing + scoring + making
 
@@ -112,9 +112,14 @@ class Job:
         return self.graph.labels.labelled[SPLITS.index("val")]
 
     @property
+    def in_parts(self) -> Stored | StoredVertices | None:
+        """The partitions of a run that trains from a disk; None: it trains in memory."""
+        return self.stored or self.stored_vertices
+
+    @property
     def schedule(self) -> DiskSchedule | None:
         """The schedule of an epoch that trains from a disk; None: it trains in memory."""
-        in_parts = self.stored or self.stored_vertices
+        in_parts = self.in_parts
         return None if in_parts is None else in_parts.schedule(self.batches_seconds)
 
     def learned(self, model: torch.nn.Module) -> torch.nn.Module:

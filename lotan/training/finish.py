@@ -76,7 +76,7 @@ def trained_model(job: Job, weights: Mapping[str, torch.Tensor], config: Trainer
         config: The settings of the run.
     """
     # rows in files are shared with the model: nobody writes to them, and they may not fit in memory
-    in_parts = job.stored or job.stored_vertices
+    in_parts = job.in_parts
     shared = () if in_parts is None else in_parts.learned
     copied = {name: tensor if name in shared else tensor.clone() for name, tensor in weights.items()}
     ids = ids_by_type(job.graph, job.evaluate) if job.evaluate.learned else None

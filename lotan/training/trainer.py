@@ -234,7 +234,7 @@ class Trainer:
         alone: dict[str, Any] = {"checkpoint_dir": None, "resume": False, "resume_with": None, "log_dir": None}
         alone |= {"mlflow": False, "checkpoint_batches": None, "patience": None}
         alone |= {"epochs": NOT_COUNTED + epochs, "progress": False}
-        in_parts = self.job.stored or self.job.stored_vertices
+        in_parts = self.job.in_parts
         regime = self._settled.regime
         if self.job.stored is not None and isinstance(regime, MiniBatch):  # with the partitions that are shown
             alone["regime"] = replace(regime, order=self.job.stored.division.call)
@@ -310,7 +310,7 @@ class Trainer:
             quiet = load.quiet
             bytes_moved = passes.bytes_moved()
             batches: Mapping[str, Any] | None = passes.figures()
-            if (in_parts := job.stored or job.stored_vertices) is not None:
+            if (in_parts := job.in_parts) is not None:
                 batches = {**(batches or {}), "partitions": str(in_parts.division)}
         learner.restore_best()
         if quiet and job.batch is None:  # the estimates of a mini-batch are not those of an epoch
