@@ -10,8 +10,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from lotan.errors import ConfigurationError
+from lotan.files import LONGEST_NAME
 
-LONGEST = 255 - len(".unfinished")  # bytes of a file name: a suffix follows it while the file is written
+LONGEST = LONGEST_NAME - len(".unfinished")  # bytes of a file name: a suffix follows it while the file is written
 RESULTS: Mapping[str, str | None] = {
     "checkpoint_dir": "DIR",
     "checkpoint_batches": "N",
