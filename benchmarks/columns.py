@@ -21,10 +21,10 @@ from lotan import nn
 from lotan.engines.choice import ENGINES
 from lotan.tracing.trace import trace
 from planner import Options, compile_plan
-from planner.choices.hold_columns import Holding, hold_nothing, hold_recent, least_moved
-from planner.choices.memory_use import MemoryUse, Uses
 from planner.cost.seconds import Pricing
-from planner.holding import pass_uses
+from planner.holding.budget import pass_uses
+from planner.holding.hold_columns import Holding, hold_nothing, hold_recent, least_moved
+from planner.holding.memory_use import MemoryUse, Uses
 from planner.layout import Layout
 from planner.loss import LossSpec
 from planner.physical import Plan

@@ -52,7 +52,7 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     from lotan.memory.free import free_memory
     from lotan.memory.limit import MemoryLimit
     from lotan.memory.mapped import check_room
-    from planner.holding import Budget
+    from planner.holding.budget import Budget
 
     limit, whole = MemoryLimit.of(config).bytes, needs.in_memory or needs.least
     if on_disk := needs.spills(limit):

@@ -54,7 +54,7 @@ from lotan.validation.check import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost.seconds import Pricing
 from planner.footprint import Footprint
-from planner.holding import Budget
+from planner.holding.budget import Budget
 from planner.loss import LossSpec
 from planner.neighbours import most_in_edges
 from planner.regime import Sampling

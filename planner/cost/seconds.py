@@ -11,7 +11,7 @@ from planner.cost.counting import step_work
 from planner.cost.shuffles import shuffled_bytes
 from planner.cost.spark_storage import stored_bytes
 from planner.cost.stages import beyond_memory
-from planner.holding import Budget, moved_bytes
+from planner.holding.budget import Budget, moved_bytes
 from planner.layout import Layout
 from planner.physical import Plan
 from planner.rates import Rates

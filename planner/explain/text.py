@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
-from planner.choices.hold_columns import Holding
 from planner.chunks import chunk_rows
 from planner.compiler import Planned
 from planner.cost.seconds import WAYS, PassCost, Pricing, StepCost
 from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
-from planner.holding import Budget, pass_uses
+from planner.holding.budget import Budget, pass_uses
+from planner.holding.hold_columns import Holding
 from planner.keeping import saved_row_bytes
 from planner.lifetimes import alive_bytes
 from planner.local_memory import local_bytes

@@ -8,8 +8,8 @@ from itertools import combinations, permutations
 
 import pytest
 
-from planner.choices import hold_columns as module
-from planner.choices.hold_columns import (
+from planner.holding import hold_columns as module
+from planner.holding.hold_columns import (
     hold_by_next_use,
     hold_columns,
     hold_nothing,
@@ -17,8 +17,8 @@ from planner.choices.hold_columns import (
     least_moved,
     literal_cost,
 )
-from planner.choices.memory_use import MemoryUse, Uses
-from planner.choices.order_steps import order_steps, peak_of
+from planner.holding.memory_use import MemoryUse, Uses
+from planner.holding.order_steps import order_steps, peak_of
 
 INFINITE = float("inf")
 

@@ -40,7 +40,7 @@ from lotan.stages.spill_file import SpillFile
 from planner.batch import content_names
 from planner.chunks import sharing_threads
 from planner.estimate import row_bytes
-from planner.holding import Budget
+from planner.holding.budget import Budget
 from planner.local_memory import reads_edges_in_parts
 from planner.physical import Plan
 from planner.steps.collect import CollectStep, GatherStep

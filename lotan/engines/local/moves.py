@@ -9,8 +9,8 @@ from torch import Tensor
 from lotan.engines.base import Handle
 from lotan.engines.local.columns import Columns
 from lotan.memory.trim import give_back_freed
-from planner.choices.hold_columns import Holding
-from planner.holding import SAVED, Budget
+from planner.holding.budget import SAVED, Budget
+from planner.holding.hold_columns import Holding
 from planner.physical import Plan
 from planner.statistics import Statistics
 from planner.steps.step import Step

@@ -29,13 +29,13 @@ from lotan.planning.job import Job
 from lotan.tracing.trace import trace_modes
 from lotan.training.learner import weights_of
 from planner import Options, Planned, compile_plan
-from planner.choices.memory_use import Uses
-from planner.choices.order_steps import peak_of
 from planner.cost.seconds import Pricing
 from planner.explain.brief import brief_text
 from planner.explain.sizes import size
 from planner.explain.text import as_data, step_lines
-from planner.holding import SAVED, Budget, pass_uses
+from planner.holding.budget import SAVED, Budget, pass_uses
+from planner.holding.memory_use import Uses
+from planner.holding.order_steps import peak_of
 from planner.layout import Layout
 from planner.loss import LossSpec
 from planner.physical import Plan

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from planner.choices.memory_use import Uses
+from planner.holding.memory_use import Uses
 
 MOST_PLACES = 16 * 4096
 """The most pairs of a set of steps and a set of columns that are looked at: the largest that the paper has seen. Beyond

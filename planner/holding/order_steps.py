@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.choices.memory_use import Uses
+from planner.holding.memory_use import Uses
 
 MOST_STATES = 1 << 14
 """The most sets of steps that are looked at. A pass whose steps have more orders than that stays in the order that it has."""
@@ -14,7 +14,7 @@ def order_steps(uses: Uses) -> tuple[int, ...]:
     A column exists from the step that makes it, or first reads it, to the last step that reads it. The peak of a set of
     steps is that of the best order of them: the last step is tried in each way.
 
-    >>> from planner.choices.memory_use import MemoryUse
+    >>> from planner.holding.memory_use import MemoryUse
     >>> steps = [MemoryUse.of([], "a"), MemoryUse.of([], "b"), MemoryUse.of("a", "c"), MemoryUse.of("bc", [])]
     >>> order_steps(Uses(steps, {"a": 4, "b": 4, "c": 1}, fixed=False))
     (0, 2, 1, 3)

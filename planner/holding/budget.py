@@ -1,14 +1,14 @@
-"""The columns that "local" keeps in memory under a limit, while all others lie in files."""
+"""The memory of a pass on "local" under a limit: the columns that stay there, and the order of steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from planner.choices.hold_columns import NOTHING, Holding, least_moved
-from planner.choices.memory_use import MemoryUse, Uses
-from planner.choices.order_steps import order_steps
 from planner.estimate import columns_bytes
+from planner.holding.hold_columns import NOTHING, Holding, least_moved
+from planner.holding.memory_use import MemoryUse, Uses
+from planner.holding.order_steps import order_steps
 from planner.keeping import trained_stages
 from planner.layout import Layout
 from planner.local_memory import (
