@@ -307,9 +307,9 @@ def same_bits(found: dict[str, Any], free: dict[str, Any]) -> str:
 
 def least_table(folder: Path, options: argparse.Namespace) -> list[str]:
     lines = [
-        "| vertices | edges | limit, MiB | peak, MiB | estimated, MiB | without a limit, MiB | seconds an epoch "
-        "| without a limit | processor seconds an epoch | without a limit | weights |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| vertices | edges | limit, MiB | peak, MiB | estimated, MiB | without a limit, MiB | estimated s | training s "
+        "| epoch s | without a limit | processor seconds an epoch | without a limit | weights |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     sizes = FROM_DISK if options.vertices is None else [(count, options.limit) for count in options.vertices]
     for vertices, limit in sizes:
@@ -319,6 +319,7 @@ def least_table(folder: Path, options: argparse.Namespace) -> list[str]:
         free = measured(case, folder) if options.vertices is None or found["free"] <= options.room << 20 else None
         shown = [f"{vertices:,}", f"{10 * vertices:,}", f"{found['limit'] / MIB:,.0f}", _peak(found)]
         shown += [f"{found['estimated'] / MIB:,.0f}", "-" if free is None else _peak(free)]
+        shown += [f"{found['seconds']:.1f}", f"{found['train']:.1f}"]
         shown += [_seconds(found), "-" if free is None else _seconds(free)]
         shown += [f"{found['processors']:.1f}", "-" if free is None else f"{free['processors']:.1f}"]
         lines.append(f"| {' | '.join([*shown, '-' if free is None else same_bits(found, free)])} |")

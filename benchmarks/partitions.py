@@ -152,7 +152,7 @@ def limit_part(vertices: int, links: int, limits: list[str], optimizer: str) -> 
             )
             found.append(json.loads(done.stdout.splitlines()[-1]))
     heads = ["rows and state, MB", "limit, MB", "peak, MB", "order", "read, MB", "written, MB", "estimated, MB"]
-    heads += ["epoch, s", "of it waiting, s", "moved, MB/s", "the disk, MB/s"]
+    heads += ["estimated s", "epoch, s", "of it waiting, s", "moved, MB/s", "the disk, MB/s"]
     rows = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for one in found:
         figures = [one["table"], one["limit"], one["peak"]]
@@ -163,6 +163,7 @@ def limit_part(vertices: int, links: int, limits: list[str], optimizer: str) -> 
             *(f"{figure / MB:,.0f}" for figure in moved),
         ]
         cells += [
+            f"{one['estimated_seconds']:.1f}",
             f"{one['seconds']:.1f}",
             f"{one['waiting']:.1f}",
             f"{one['moved'] / MB:,.0f}",
@@ -198,6 +199,7 @@ def measure(folder: str, limit: str, optimizer: str) -> None:
         "read": moved["read_bytes"],
         "written": moved["written_bytes"],
         "estimated": stored.sizes.rows * held // stored.division.partitions,
+        "estimated_seconds": trainer.job.epoch_seconds,
         "seconds": report["epochs"][0]["train_seconds"],
         "waiting": moved["partition_wait_seconds"],
         "moved": (moved["read_bytes"] + moved["written_bytes"]) / (moved["read_seconds"] + moved["write_seconds"]),
