@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from lotan.storage.disk_probe import disk_of
 from lotan.storage.folder import refusal, remote_notes
+from lotan.storage.schedule_picture import picture
 from planner.explain.sizes import counted, duration, size
 from planner.orders.disk import Disk
 from planner.orders.order import Set, swaps
@@ -63,11 +65,26 @@ class DiskSchedule:
         return max(0.0, self.disk_seconds - self.compute_seconds)
 
     def lines(self, whole: bool) -> list[str]:
-        """Return the schedule in words.
+        """Return the schedule in words, with its sets.
 
         Args:
             whole: True to show all sets.
         """
+        lines, count = self._words(), len(self.sets) if whole else SHOWN_SETS
+        for number, (held, examples) in enumerate(zip(self.sets[:count], self.examples, strict=False)):
+            lines.append(f"         S{number + 1}  {' '.join(map(str, held))}  | {examples}")
+        if count < len(self.sets):
+            lines.append(f"         ... {len(self.sets) - count} more sets, which stage 'all' shows")
+        return lines
+
+    def section(self) -> str:
+        """Return the schedule as a section of a page, in words and as a picture."""
+        words = escape("\n".join(line[9:] for line in self._words()))
+        return (
+            f'<section class="below"><h2>Storage</h2><pre>{words}</pre><figure>{picture(self.sets)}</figure></section>'
+        )
+
+    def _words(self) -> list[str]:
         ahead = f"; {self.read_ahead} more are read ahead" if self.read_ahead else ""
         least = "" if self.least_swaps is None else f" (at least {self.least_swaps})"
         written = f", writes {size(self.written_bytes)}" if self.written_bytes else ""
@@ -87,13 +104,7 @@ class DiskSchedule:
             lines.append(f"         evaluates on the whole graph, with {self.evaluation}")
         refused = refusal(self.folder, self.disk_bytes)
         notes = remote_notes(self.folder) if refused is None else (f"a run would be refused: {refused}",)
-        lines += [f"         {note}" for note in notes]
-        count = len(self.sets) if whole else SHOWN_SETS
-        for number, (held, examples) in enumerate(zip(self.sets[:count], self.examples, strict=False)):
-            lines.append(f"         S{number + 1}  {' '.join(map(str, held))}  | {examples}")
-        if count < len(self.sets):
-            lines.append(f"         ... {len(self.sets) - count} more sets, which stage 'all' shows")
-        return lines
+        return lines + [f"         {note}" for note in notes]
 
     def data(self) -> dict[str, Any]:
         """Return the schedule as plain data for JSON."""

@@ -216,7 +216,7 @@ class Trainer:
 
     def _explained(self, format: Format, stage: PlanStage | None) -> str:
         """Return the plan that trains. As text, a mini-batch is followed by the evaluation on the whole graph."""
-        shown = PlanView(self.job.shown).explain(format, stage)
+        shown = self.plan.explain(format, stage)
         if format == "json":
             schedule = self.job.schedule
             return shown if schedule is None else json.dumps(json.loads(shown) | {"storage": schedule.data()}, indent=2)
@@ -278,7 +278,12 @@ class Trainer:
             GraphError, ModelError, PlanError: If the model cannot be trained on the graph.
         """
         with translated():
-            return PlanView(self.job.shown)
+            return PlanView(self.job.shown, self._storage_section)
+
+    def _storage_section(self) -> str:
+        """Return the schedule of a run from a disk as a section of a page; "" for other runs."""
+        schedule = self.job.schedule
+        return "" if schedule is None else schedule.section()
 
     @spark_translated()
     def fit(self) -> Run:

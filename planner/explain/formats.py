@@ -21,7 +21,11 @@ STAGES: tuple[PlanStage, ...] = get_args(PlanStage)
 
 
 def explain(
-    planned: Planned, format: Format = "text", stage: PlanStage = "all", measured: Measured | None = None
+    planned: Planned,
+    format: Format = "text",
+    stage: PlanStage = "all",
+    measured: Measured | None = None,
+    below: str = "",
 ) -> str:
     """Show what will run and why.
 
@@ -31,11 +35,14 @@ def explain(
             files.
         stage: "logical", "rewritten", "physical" or "all".
         measured: Measured figures of the passes, which "json" and "html" show beside the estimates.
+        below: HTML of more sections, which "html" shows below the pictures.
 
     Raises:
         PlanError: If the format or the stage is unknown.
     """
     check_form(format, stage)
+    if format == "html":
+        return _html(planned, stage, measured, below)
     return _EXPLAIN[format](planned, stage, measured)
 
 
@@ -82,18 +89,17 @@ def _mermaid(planned: Planned, stage: PlanStage, measured: Measured | None) -> s
     return mermaid(diagrams(graphs_data(planned, stage)))
 
 
-def _html(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
+def _html(planned: Planned, stage: PlanStage, measured: Measured | None, below: str) -> str:
     less = ablations(planned)
     data = as_data(planned, stage, less, measured)
     others = {rule: diagrams(graphs_data(plan, stage)) for rule, plan in less.items()}
-    return page(data, planned.options.traits, diagrams(data), others)
+    return page(data, planned.options.traits, diagrams(data), others, below)
 
 
-_EXPLAIN: dict[Format, Callable[[Planned, PlanStage, Measured | None], str]] = {
+_EXPLAIN: dict[Format, Callable[[Planned, PlanStage, Measured | None], str]] = {  # beside "html"
     "text": _text,
     "json": _json,
     "mermaid": _mermaid,
-    "html": _html,
 }
 _COMPARE: dict[Format, Callable[[Named, Named, PlanStage], str]] = {
     "text": compare_text,

@@ -43,7 +43,11 @@ class View:
 
 
 def page(
-    data: Mapping[str, Any], traits: EngineTraits, shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]
+    data: Mapping[str, Any],
+    traits: EngineTraits,
+    shown: Sequence[Diagram],
+    without: Mapping[str, Sequence[Diagram]],
+    below: str = "",
 ) -> str:
     """Return the page of a plan.
 
@@ -52,6 +56,7 @@ def page(
         traits: The traits of the plan's engine.
         shown: The plan's diagrams.
         without: For each rule that fired, the diagrams of the plan without it.
+        below: HTML of more sections, below the pictures.
     """
     views = [_view(diagram, without) for diagram in shown]
     differing = {rule: found for rule in without if (found := [view for view in views if _differs(view, rule)])}
@@ -60,9 +65,8 @@ def page(
         replace(view, elsewhere={rule: found for rule, found in differing.items() if not _differs(view, rule)})
         for view in views
     ]
-    return document(
-        "Plan", _facts(data, traits), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>'
-    )
+    aside = f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>'
+    return document("Plan", _facts(data, traits), views, aside, below)
 
 
 def _view(diagram: Diagram, without: Mapping[str, Sequence[Diagram]]) -> View:
@@ -77,8 +81,8 @@ def _differs(view: View, rule: str) -> bool:
     return any(picture.less == rule for picture in view.pictures)
 
 
-def document(title: str, head: str, views: Sequence[View], aside: str = "") -> str:
-    """Return a page of views below a head. `aside` stands beside them."""
+def document(title: str, head: str, views: Sequence[View], aside: str = "", below: str = "") -> str:
+    """Return a page of views below a head. `aside` stands beside them, and `below` under them."""
     pictures = [picture for view in views for picture in view.pictures]
     most = _most_bytes(picture for picture in pictures if not picture.less)
     return "\n".join([
@@ -87,7 +91,7 @@ def document(title: str, head: str, views: Sequence[View], aside: str = "") -> s
         f"<title>Lotan: {escape(title)}</title>", f"<style>\n{_resource('page.css')}</style>", "</head>", "<body>",
         f"<header><h1>{escape(title)}</h1>{head}</header>",
         f'<div class="columns{"" if aside else " alone"}">', "<main>", f'<div class="bar" hidden>{_tabs(views)}{_tools()}</div>',
-        *(_panel(view, most) for view in views), _legend(most, pictures), "</main>", aside, "</div>",
+        *(_panel(view, most) for view in views), _legend(most, pictures), below, "</main>", aside, "</div>",
         '<div id="tip" role="tooltip" hidden></div>', f"<script>\n{_resource('page.js')}</script>", "</body>", "</html>",
     ])  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 from planner.compiler import Planned
@@ -14,16 +15,21 @@ HEIGHT = 760  # height of a page in a notebook, in pixels
 
 
 class PlanView:
-    """A plan that displays itself in a notebook and in a terminal."""
+    """A plan that displays itself in a notebook and in a terminal.
 
-    def __init__(self, planned: Planned) -> None:
-        self.planned = planned
+    Args:
+        planned: The result of `compile_plan`.
+        below: A function to the HTML of more sections, which a page shows below the plan.
+    """
+
+    def __init__(self, planned: Planned, below: Callable[[], str] = str) -> None:
+        self.planned, self._below = planned, below
 
     def __repr__(self) -> str:
         return self.explain()
 
     def _repr_html_(self) -> str:
-        return framed(explain(self.planned, "html"))
+        return framed(self.explain("html"))
 
     def explain(self, format: Format = "text", stage: PlanStage | None = None) -> str:
         """Return the plan as `planner.explain.formats.explain` does.
@@ -32,7 +38,7 @@ class PlanView:
         """
         if format == "text" and stage is None:
             return brief_text(self.planned)
-        return explain(self.planned, format, stage or "all")
+        return explain(self.planned, format, stage or "all", below=self._below() if format == "html" else "")
 
     def diff(self, other: PlanView, names: tuple[str, str] | None = None) -> DiffView:
         """Return this plan and another side by side.

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,21 @@ def test_explain_prints_the_schedule() -> None:
         assert part in text
     whole = trainer("comet(partitions=16, buffer=4, groups=8)").explain(stage="physical")
     assert "S28  " in whole
+
+
+def test_the_page_of_a_plan_shows_the_schedule() -> None:
+    asked = trainer()
+    page, schedule = asked.explain("html"), asked.job.schedule
+    assert schedule is not None
+    words = asked.explain()
+    section = page[page.index("<h2>Storage</h2>") :]
+    assert unescape(section).splitlines()[1].strip() in words
+    assert section.count("<title>partition ") == len(schedule.sets[0]) + schedule.swaps, (
+        "a bar for each time it is read"
+    )
+    assert section.split("</section>")[0] in unescape(asked.plan._repr_html_())
+    in_memory = lotan.nn.GraphSAGE(64, 8, 2, 10), lotan.Graph.read("digits")
+    assert "Storage" not in lotan.Trainer(*in_memory, engine="local").explain("html")
 
 
 @pytest.mark.parametrize("order", ["comet(partitions=7, buffer=2, groups=7)", "beta(partitions=7, buffer=3)"])
