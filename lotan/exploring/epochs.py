@@ -25,9 +25,12 @@ def measures_of_epochs(
         history: The entries of the epochs of a copy of the model, at least one more than `NOT_COUNTED`.
         report: The report of its run.
     """
-    seconds = [entry["train_seconds"] + entry["eval_seconds"] for entry in history[NOT_COUNTED:]]
+    counted = history[NOT_COUNTED:]
+    evaluations = [entry["eval_seconds"] for entry in counted if entry["eval_seconds"]]
+    training = median(entry["train_seconds"] for entry in counted)
     found = [
-        Measure("epoch, with its evaluation", "seconds", job.epoch_seconds, median(seconds)),
+        Measure("training of an epoch", "seconds", job.training_seconds, training),
+        *(Measure("evaluation", "seconds", job.evaluation_seconds, median(one)) for one in [evaluations] if one),
         Measure("peak memory", "bytes", job.peak_bytes(config), sum(report["peak_memory_bytes"].values())),
     ]
     counts = {name: value for name, value in report.get("mini_batches", {}).items() if name != "partitions"}

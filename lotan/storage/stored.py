@@ -30,7 +30,6 @@ class Stored:
     edges_on_disk: bool  # True if its edges then lie there too, and are read a part at a time
     states: int  # the numbers of the optimizer for each number of a row
     footprint: Footprint
-    scoring_seconds: float  # the estimated seconds of an epoch in which pairs are scored and rows are changed
     seed: int  # of the regime, which draws partitions and orders
     batch_size: int
     folder: Path | None  # the folder of the partitions; None: a temporary one

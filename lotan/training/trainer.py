@@ -54,7 +54,6 @@ from lotan.training.stored import open_stored
 from lotan.training.stored_vertices import open_vertices_with_rows
 from planner.explain.brief import brief_text, evaluation_text
 from planner.explain.formats import Format, check_form, explain
-from planner.explain.sizes import duration
 from planner.explain.text import PlanStage, head_text
 from planner.explain.view import PlanView
 
@@ -313,7 +312,7 @@ class Trainer:
             if (in_parts := job.in_parts) is not None:
                 batches = {**(batches or {}), "partitions": str(in_parts.division)}
         learner.restore_best()
-        if quiet and job.batch is None:  # the estimates of a mini-batch are not those of an epoch
+        if quiet and job.planned.options.seconds is None:  # else the plan's passes are not all that an epoch does
             remember_epochs(job, self._settled, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True, batches=batches)
 
@@ -348,9 +347,7 @@ class Trainer:
         start = start_of(learner)
         tracker.begin(start)
         with closing(Progress(epochs, len(start.history), self._settled.progress, listener=tracker.epoch)) as progress:
-            seconds = learner.job.epoch_seconds
-            time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
-            options = learner.job.planned.options
+            options, time_words = learner.job.planned.options, learner.job.time_words(epochs)
             progress.say(f"memory: {options.memory}; time: {time_words}; weights: {options.weights}")
             if isinstance(passes.batches, Batches) and passes.batches.rows is not None:
                 progress.say(passes.batches.rows.words)

@@ -209,7 +209,8 @@ def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     plain, shown = found.explain(), found.explain(analyze=1)
     assert shown.startswith(plain)
-    assert "epoch, with its evaluation" in shown
+    assert "training of an epoch" in shown
+    assert "\nevaluation  " in shown
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     data = json.loads(found.explain("json", analyze=1))
     measured = {one["what"]: one["measured"] for one in data["measured"]}
@@ -281,8 +282,8 @@ def test_a_measured_run_leaves_the_storage_as_it_was(tmp_path):
 def test_a_measured_run_has_the_partitions_that_are_shown(monkeypatch):
     least = links_from_a_disk(memory_limit="4g").job.needs(lotan.TrainerConfig()).least
     regime = lotan.MiniBatch(100, (), order="beta")
-    disks = [Disk(1e12, 1e-12, 4096), Disk(1e6, 0.5, 4096)]
-    monkeypatch.setattr(stored_links, "disk_of", lambda folder: disks.pop(0))
+    disks = [Disk(1e12, 1e-12, 4096)] * 2 + [Disk(1e6, 0.5, 4096)]  # the run that is measured finds another one
+    monkeypatch.setattr(stored_links, "disk_of", lambda folder: disks.pop(0) if len(disks) > 1 else disks[0])
     data = json.loads(links_from_a_disk(regime=regime, memory_limit=least + 10_000).explain("json", analyze=1))
     measured = {one["what"]: one["measured"] for one in data["measured"]}
     assert measured["swaps of a partition"] == data["storage"]["swaps"] > 0
