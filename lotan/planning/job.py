@@ -146,9 +146,13 @@ class Job:
 
     @property
     def schedule(self) -> DiskSchedule | None:
-        """The schedule of an epoch that trains from a disk; None: it trains in memory."""
+        """The schedule of the first epoch of a run that trains from a disk; None: it trains in memory."""
+        return self.schedule_of(1)
+
+    def schedule_of(self, epoch: int) -> DiskSchedule | None:
+        """Return the schedule of an epoch, by its number from 1, as `schedule` does for the first."""
         in_parts = self.in_parts
-        return None if in_parts is None else in_parts.schedule(self.batches_seconds)
+        return None if in_parts is None else in_parts.schedule(self.batches_seconds, epoch)
 
     def learned(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return what an optimizer trains: the model, with the decoder of a link task."""

@@ -10,7 +10,7 @@ import copy
 import json
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from functools import cached_property
@@ -233,15 +233,16 @@ class Trainer:
         alone: dict[str, Any] = {"checkpoint_dir": None, "resume": False, "resume_with": None, "log_dir": None}
         alone |= {"mlflow": False, "checkpoint_batches": None, "patience": None}
         alone |= {"epochs": NOT_COUNTED + epochs, "progress": False}
+        figures: list[dict[str, float]] = []  # after each epoch
         in_parts = self.job.in_parts
         regime = self._settled.regime
         if self.job.stored is not None and isinstance(regime, MiniBatch):  # with the partitions that are shown
             alone["regime"] = replace(regime, order=self.job.stored.division.call)
         with beside_storage(None if in_parts is None else in_parts.folder) as folder:
-            run = Trainer(
-                copy.deepcopy(self.model), self.graph, **{**self._given, **alone, "storage_dir": folder}
-            ).fit()
-        found = measures_of_epochs(self.job, self._settled, run.history, run.report)
+            copied = Trainer(copy.deepcopy(self.model), self.graph, **{**self._given, **alone, "storage_dir": folder})
+            run = copied._fit(Tracker(), lambda passes: figures.append(dict(passes.figures() or {})))
+        peak = sum(run.report["peak_memory_bytes"].values())
+        found = measures_of_epochs(self.job, self._settled, run.history, figures, peak)
         shown = self._explained(format, stage)
         if format == "json":
             return json.dumps(json.loads(shown) | {"measured": totals_data(found)}, indent=2)
@@ -293,7 +294,7 @@ class Trainer:
             tracker.finish(done)
             return done
 
-    def _fit(self, tracker: Tracker) -> Run:
+    def _fit(self, tracker: Tracker, after_epoch: Callable[[Passes], None] = lambda passes: None) -> Run:
         with ExitStack() as stack:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
@@ -305,7 +306,7 @@ class Trainer:
             learner, passes = stack.enter_context(self._opened_passes(job))
             setup_seconds = time.perf_counter() - started
             load = LoadWatch()
-            self._train(learner, passes, tracker)
+            self._train(learner, passes, tracker, after_epoch)
             quiet = load.quiet
             bytes_moved = passes.bytes_moved()
             batches: Mapping[str, Any] | None = passes.figures()
@@ -342,7 +343,7 @@ class Trainer:
         self._job = None
         self._opened.close()
 
-    def _train(self, learner: Learner, passes: Passes, tracker: Tracker) -> None:
+    def _train(self, learner: Learner, passes: Passes, tracker: Tracker, after_epoch: Callable[[Passes], None]) -> None:
         state, stopping, epochs = learner.state, learner.state.stopping, self._settled.epochs
         start = start_of(learner)
         tracker.begin(start)
@@ -361,6 +362,7 @@ class Trainer:
                 )
             while not learner.done:
                 run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
+                after_epoch(passes)
             if learner.lacks_metrics:  # the resumed run ends with an epoch that was not meant to be the last
                 improved = evaluate(passes, [learner])
                 learner.keep(improved[learner])

@@ -229,6 +229,26 @@ def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
         found.explain(alternatives=True)
 
 
+@pytest.mark.parametrize("order", ["each_once(partitions=6, buffer=4)", "cached_nodes(partitions=6, buffer=5)"])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_bytes_of_epochs_that_count_are_those_of_their_schedules(order, epochs):
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+    regime = lotan.MiniBatch(60, (5, 5), order=order)
+    found = lotan.Trainer(lotan.nn.GraphSAGE(8, 4, 2, 3), graph, regime=regime, epochs=4, progress=False)
+    data = json.loads(found.explain("json", analyze=epochs))
+    of_disk = {one["what"]: one for one in data["measured"]}["read from the disk"]
+    # the first epoch, which does not count, reads all of its partitions; the others find some in memory
+    division, held, read = found.job.stored_vertices.division, (), []
+    for epoch in range(1, epochs + 2):
+        read.append(0)
+        for of_set in division.of_epoch(found.job.stored_vertices.seed, epoch).sets:
+            read[-1] += len(set(of_set) - set(held))
+            held = of_set
+    wanted = sum(read[1:]) / epochs * 50 * 8 * 4
+    assert of_disk["measured"] == of_disk["estimated"] == pytest.approx(wanted)
+    assert data["storage"]["estimated_read_bytes"] == read[0] * 50 * 8 * 4 > wanted
+
+
 ROWS = 300 * 4 * 4 * 2
 """The bytes of the rows of 300 vertices, with Adagrad's sums."""
 
