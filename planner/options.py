@@ -11,6 +11,15 @@ from planner.traits import EngineTraits
 
 
 @dataclass(frozen=True)
+class EpochSeconds:
+    """The estimated seconds of an epoch that does more than the passes of its plan."""
+
+    training: float  # of all batches, with what is scored, drawn, and waited for
+    evaluation: float  # of one evaluation
+    ranking: float = 0.0  # the part of it in which links are ranked among all vertices
+
+
+@dataclass(frozen=True)
 class Options:
     """The user's options, and the choices that were made for the user before planning."""
 
@@ -25,6 +34,7 @@ class Options:
     learned_in: str = "in this process"  # the place of learned rows, in words
     memory: str = ""  # the estimated memory of the run, in words
     peak_bytes: int | None = None  # estimated peak of all processes on this host; None: the footprint of the plan
+    seconds: EpochSeconds | None = None  # None: an epoch is one pass over the whole graph
     memory_limit: int | None = None  # bytes that all processes together may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # the engine that will run the plan, and its seconds
     choices: tuple[str, ...] = ()  # unusual choices of choose_physical besides the plan, in words

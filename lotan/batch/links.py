@@ -109,16 +109,21 @@ def link_plan_data(jobs: Sequence[LinkJob], numbers: Sequence[int]) -> dict[str,
         "models": list(numbers),
         "side_by_side": [[number] for number in numbers],
         **plan_figures(jobs[0].job.shown.plan),
-        "estimated_epoch_seconds": sum(one.job.epoch_seconds for one in jobs),
+        "estimated_epoch_seconds": sum(one.job.training_seconds for one in jobs),
     }
 
 
 def link_plan_lines(jobs: Sequence[LinkJob], numbers: Sequence[int]) -> list[str]:
     """Return the steps of an epoch of models that train in step, as lines of text."""
-    seconds = sum(one.job.epoch_seconds for one in jobs)
+    training, evaluation = (
+        sum(getattr(one.job, name) for one in jobs) for name in ("training_seconds", "evaluation_seconds")
+    )
     count = f"{len(jobs)} models in step" if len(jobs) > 1 else "1 model"
     drawn = "negatives" if jobs[0].job.batch is None else "links, negatives and edges of a batch"
-    lines = [f"batch of {count}: {duration(seconds)} estimated for an epoch", f"  once, for all: {drawn}"]
+    seconds = (
+        f"{duration(training)} estimated for an epoch's training, {duration(evaluation)} for the evaluation of all"
+    )
+    lines = [f"batch of {count}: {seconds}", f"  once, for all: {drawn}"]
     for number, one in zip(numbers, jobs, strict=True):
         lines += [f"  model {number}", *(f"    {step.label}" for step in one.job.shown.plan.train)]
     return lines

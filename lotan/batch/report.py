@@ -66,7 +66,7 @@ def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:
     """Return the steps of an epoch of models that train together, as lines of text."""
     several = f", {len(batch.stacks)} plans side by side" if len(batch.stacks) > 1 else ", all by one plan"
     count = f"{len(numbers)} models{several}" if len(numbers) > 1 else "1 model"
-    lines = [f"batch of {count}: {duration(estimated_seconds(batch, job))} estimated for an epoch"]
+    lines = [f"batch of {count}: {duration(estimated_seconds(batch, job))} estimated for an epoch's training"]
     if batch.if_shared is not None:
         lines.append(
             f"  models share no steps, because an epoch is estimated to take {batch.if_shared:.2f} times as long if they do"

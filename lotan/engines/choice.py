@@ -173,7 +173,8 @@ def choose_engine(
     if needed > MEMORY_SHARE * free:
         reason = f"training does not fit in memory: {comparison}"
         return replace(on_spark(reason), free_bytes=free)
-    estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
+    of_local, of_blocks = (duration(seconds[engine]) for engine in ("local", "blocks"))
+    estimates = f"{of_local} estimated for an epoch with its evaluation, on blocks {of_blocks}"
     candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
     faster = RULE.name not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
     if faster and _obstacle(config, None, needs, unable, other) is None:
@@ -226,7 +227,7 @@ def _on_spark(
     because = reason if found is None else f"{reason}; not blocks, because {found}"
     if name == "local":
         because += "; not rows, which have no learned rows"
-    return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
+    return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch with its evaluation")
 
 
 def _obstacle(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from lotan.exploring.analysis import Measure
@@ -15,39 +15,50 @@ NOT_COUNTED = 1
 
 
 def measures_of_epochs(
-    job: Job, config: TrainerConfig, history: Sequence[Mapping[str, Any]], report: Mapping[str, Any]
+    job: Job,
+    config: TrainerConfig,
+    history: Sequence[Mapping[str, Any]],
+    figures_after: Sequence[Mapping[str, float]],
+    peak: int,
 ) -> list[Measure]:
-    """Return what epochs have taken beside the estimates: medians of seconds, and the means over epochs of all else.
+    """Return what the epochs that count have taken beside the estimates: medians of seconds, and means of all else.
 
     Args:
         job: The job, which has the estimates.
         config: The settings that it was planned with.
         history: The entries of the epochs of a copy of the model, at least one more than `NOT_COUNTED`.
-        report: The report of its run.
+        figures_after: The figures of mini-batches after each epoch, of all epochs until then.
+        peak: The measured peak bytes of all processes.
     """
-    seconds = [entry["train_seconds"] + entry["eval_seconds"] for entry in history[NOT_COUNTED:]]
+    counted = history[NOT_COUNTED:]
+    evaluations = [entry["eval_seconds"] for entry in counted if entry["eval_seconds"]]
+    training = median(entry["train_seconds"] for entry in counted)
     found = [
-        Measure("epoch, with its evaluation", "seconds", job.epoch_seconds, median(seconds)),
-        Measure("peak memory", "bytes", job.peak_bytes(config), sum(report["peak_memory_bytes"].values())),
+        Measure("training of an epoch", "seconds", job.training_seconds, training),
+        *(Measure("evaluation", "seconds", job.evaluation_seconds, median(one)) for one in [evaluations] if one),
+        Measure("peak memory", "bytes", job.peak_bytes(config), peak),
     ]
-    counts = {name: value for name, value in report.get("mini_batches", {}).items() if name != "partitions"}
-    figures = {name: value / len(history) for name, value in counts.items()}
+    before, after = figures_after[NOT_COUNTED - 1], figures_after[-1]
+    figures = {name: (value - before[name]) / len(counted) for name, value in after.items()}
     if job.batch is not None and figures.get("batches"):
         statistics = job.batch.statistics
         for what, estimated in (("vertices", statistics.vertices), ("edges", statistics.edges)):
             found.append(Measure(f"{what} of a batch", "rows", estimated, figures[what] / figures["batches"]))
-        found += _of_batches(figures, sum(entry["train_seconds"] for entry in history) / len(history))
-    schedule = job.schedule
-    if schedule is not None:
+        found += _of_batches(figures, mean(entry["train_seconds"] for entry in counted))
+    numbers = range(NOT_COUNTED + 1, len(history) + 1)
+    if schedules := [one for one in map(job.schedule_of, numbers) if one is not None]:
         reading = figures["read_seconds"] + figures["write_seconds"] + figures["edge_seconds"]
         waiting = figures["partition_wait_seconds"] + figures["edge_seconds"]
         found += [
-            Measure("swaps of a partition", "swaps", schedule.swaps, figures["swaps"]),
-            Measure("read from the disk", "bytes", schedule.read_bytes, figures["read_bytes"]),
-            Measure("written to the disk", "bytes", schedule.written_bytes, figures["written_bytes"]),
-            Measure("edges read from the disk", "bytes", schedule.edge_bytes, figures["edge_bytes"]),
-            Measure("reading and writing", "seconds", schedule.disk_seconds, reading),
-            Measure("waiting for the disk", "seconds", schedule.wait_seconds, waiting),
+            Measure(what, unit, mean(getattr(one, estimate) for one in schedules), measured)
+            for what, unit, estimate, measured in (
+                ("swaps of a partition", "swaps", "swaps", figures["swaps"]),
+                ("read from the disk", "bytes", "read_bytes", figures["read_bytes"]),
+                ("written to the disk", "bytes", "written_bytes", figures["written_bytes"]),
+                ("edges read from the disk", "bytes", "edge_bytes", figures["edge_bytes"]),
+                ("reading and writing", "seconds", "disk_seconds", reading),
+                ("waiting for the disk", "seconds", "wait_seconds", waiting),
+            )
         ]
     return found
 

@@ -14,6 +14,7 @@ from lotan.links.examples import LinkGraph
 from lotan.links.memory import ScoreSizes
 from lotan.links.pairs import SCORES
 from lotan.memory.limit import MemoryLimit, check_fits
+from lotan.planning.link_seconds import NO_LINKS, LinkSeconds
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.storage.disk_schedule import DiskSchedule
@@ -22,8 +23,10 @@ from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
 from planner.cost.seconds import PassCost
 from planner.estimate import row_bytes
+from planner.explain.sizes import counted, duration
 from planner.footprint import Footprint, without_rows
 from planner.loss import LossSpec
+from planner.options import EpochSeconds
 from planner.physical import Plan
 from planner.shares import DRIVER_BYTES
 from planner.spec import SPLITS, Spec
@@ -54,6 +57,7 @@ class Job:
     scored: ScoreSizes | None = None  # the sizes of the scores of a link task
     stored: Stored | None = None  # the partitions of a link task that trains from a disk
     stored_vertices: StoredVertices | None = None  # those of a vertex task
+    link_seconds: LinkSeconds = NO_LINKS  # of a link task, beside its plans
     scores: int = SCORES  # the most scores that a link task computes at one time
 
     @property
@@ -85,10 +89,35 @@ class Job:
     @property
     def epoch_seconds(self) -> float:
         """The estimated seconds of an epoch, with its share of the evaluations and the wait for a disk."""
+        every = self.planned.options.eval_every
+        beside = self.link_seconds.ranking / every if every else 0.0
         if self.batch is None:
-            return self.planned.seconds
+            return self.planned.seconds + self.link_seconds.scoring + beside
+        return self.training_seconds + self.planned.seconds + beside
+
+    @property
+    def training_seconds(self) -> float:
+        """The estimated seconds of an epoch without evaluation, with the wait for a disk."""
+        if self.batch is None:
+            return self.planned.cost(self.plan.train).seconds + self.link_seconds.scoring
         schedule = self.schedule
-        return self.batches_seconds + (0.0 if schedule is None else schedule.wait_seconds) + self.planned.seconds
+        return self.batches_seconds + (0.0 if schedule is None else schedule.wait_seconds)
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """The estimated seconds of one evaluation that has a pass of its own."""
+        return self.planned.cost(self.plan.evaluate).seconds + self.link_seconds.ranking
+
+    def time_words(self, epochs: int) -> str:
+        """Return the estimated seconds of training and evaluation in words, of one epoch and of several."""
+        together = f"{duration(epochs * self.epoch_seconds)} for {counted(epochs, 'epoch')}"
+        seconds = self.planned.options.seconds
+        if seconds is None or not seconds.evaluation:
+            return f"{duration(self.epoch_seconds)} estimated for an epoch with its evaluation, {together}"
+        evaluation = f"{duration(seconds.evaluation)} for an evaluation"
+        return (
+            f"{duration(seconds.training)} estimated for an epoch's training, {evaluation}, {together} with evaluations"
+        )
 
     @property
     def batches_seconds(self) -> float:
@@ -97,10 +126,9 @@ class Job:
         if self.batch is None or sampling is None:
             return 0.0
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
-        scoring = 0.0 if self.stored is None else self.stored.scoring_seconds
         in_parts = self.in_parts
         making = 0.0 if in_parts is None else in_parts.making_seconds
-        return sampling.batches * self.batch.seconds + drawing + scoring + making
+        return sampling.batches * self.batch.seconds + drawing + self.link_seconds.scoring + making
 
     @property
     def validation(self) -> int:
@@ -118,9 +146,13 @@ class Job:
 
     @property
     def schedule(self) -> DiskSchedule | None:
-        """The schedule of an epoch that trains from a disk; None: it trains in memory."""
+        """The schedule of the first epoch of a run that trains from a disk; None: it trains in memory."""
+        return self.schedule_of(1)
+
+    def schedule_of(self, epoch: int) -> DiskSchedule | None:
+        """Return the schedule of an epoch, by its number from 1, as `schedule` does for the first."""
         in_parts = self.in_parts
-        return None if in_parts is None else in_parts.schedule(self.batches_seconds)
+        return None if in_parts is None else in_parts.schedule(self.batches_seconds, epoch)
 
     def learned(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return what an optimizer trains: the model, with the decoder of a link task."""
@@ -193,7 +225,7 @@ def with_scores(job: Job, scored: ScoreSizes, config: TrainerConfig) -> Job:
 
 
 def described_memory(job: Job, config: TrainerConfig) -> Job:
-    """Return a job whose plans say how much memory it needs.
+    """Return a job of mini-batches or links whose plans say how much memory and how many seconds it needs.
 
     Raises:
         ConfigurationError: If the memory limit is too low.
@@ -202,6 +234,7 @@ def described_memory(job: Job, config: TrainerConfig) -> Job:
     if limit.bytes is not None:
         check_fits(limit, job.engine.name, {job.engine.name: needs}, lambda: _hints(job, config))
     said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
+    said["seconds"] = EpochSeconds(job.training_seconds, job.evaluation_seconds, job.link_seconds.ranking)
     planned = job.planned.described(**said)
     if job.batch is None:
         return replace(job, planned=planned)

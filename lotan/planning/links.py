@@ -20,6 +20,7 @@ from lotan.links.traced_decoder import decoder_spec
 from lotan.planning.batches import check_drawn_by_spark, plan_of_batch, sampling_of
 from lotan.planning.job import Job, with_scores
 from lotan.planning.learned import draw_rows, place_of_rows
+from lotan.planning.link_seconds import LinkSeconds, ranking_seconds, scoring_seconds
 from lotan.planning.models import (
     check_statistics,
     edge_demands,
@@ -104,6 +105,7 @@ def prepare_links(
     )
     if sampling is not None:
         job = _with_batches(job, sampling, config, outputs, numbers)
+    job = replace(job, link_seconds=_seconds(task, linked.links, job))
     sizes = _sizes(task, linked.links, sampling, outputs)
     return with_scores(job, sizes if job.traits.in_process else _on_spark(sizes, linked.links), config)
 
@@ -144,6 +146,16 @@ def _sizes(task: LinkPrediction, links: Links, sampling: Sampling | None, width:
         rows=vertices if sampling is None else sampling.targets or vertices,
         vertices=vertices,
         width=width,
+    )
+
+
+def _seconds(task: LinkPrediction, links: Links, job: Job) -> LinkSeconds:
+    """Return the estimated seconds beside the plans: the scores of training, and the ranks of an evaluation."""
+    pricing, width = job.shown.options.pricing, job.loss.outputs
+    training, validation = len(links.of("train")), len(links.of("val"))
+    return LinkSeconds(
+        scoring=scoring_seconds(task, training, links.vertices, width, pricing),
+        ranking=ranking_seconds(task, validation, links.vertices, width, pricing),
     )
 
 

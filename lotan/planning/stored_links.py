@@ -21,6 +21,7 @@ from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
 from lotan.planning.batches import plan_of_batch, sampling_of
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
+from lotan.planning.link_seconds import LinkSeconds, changing_seconds, ranking_seconds, scoring_seconds
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
 from lotan.planning.stored_rows import (
@@ -65,9 +66,7 @@ VERTEX_BYTES = 64
 READ_BYTES = 96 << 20
 """The bytes that reading links part by part takes, Arrow's own among them. Measured: 60 to 100 MB."""
 
-SCORE_PRODUCTS = 3  # products of matrices for a score: itself, and the gradients of both ends
-SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the gradient
-STEP_OPERATIONS = 4  # on each number of a row and its state: read, summed, changed, written
+RANK_READS = 2  # an evaluation reads learned rows for the ends of its links, and to rank them among all
 
 
 def prepare_stored(
@@ -133,6 +132,7 @@ def prepare_stored(
     _check_reads(job, reader, len(summary.names), regime)
     reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
     features = _features(graph, width) if reads_features else None
+    job = replace(job, link_seconds=_link_seconds(job, summary, learned, sampling, config))
     stored = _stored(job, reader, summary, learned, features, sampling, config, earlier)
     job = replace(job, stored=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
     return described_memory(job, config)
@@ -253,8 +253,7 @@ def _stored(
     whole = _evaluation(job, summary, config) if regime.fanouts else None
     fixed = _fixed_bytes(job, summary, sampling, config) + (0 if whole is None else whole.least)
     place = storage_place(config)
-    scoring = _scoring_seconds(job, summary, sampling, config, states)
-    computing = job.batches_seconds + scoring + LINK_SECONDS * summary.training
+    computing = job.batches_seconds + LINK_SECONDS * summary.training
     room = None if limit.bytes is None else limit.bytes - fixed
     division, least, reason = _divided(regime, sizes, room, place, computing, earlier)
     if division.partitions > summary.vertices:
@@ -275,7 +274,6 @@ def _stored(
         edges_on_disk=edges_in_files(job.plan, job.statistics),
         states=states,
         footprint=needed,
-        scoring_seconds=scoring,
         seed=regime.seed,
         batch_size=regime.batch_size,
         folder=place,
@@ -318,17 +316,22 @@ def _divided(
     return divide(order, sizes, room, disk, rounded(computing)), least, reason
 
 
-def _scoring_seconds(job: Job, summary: Summary, sampling: Sampling, config: TrainerConfig, states: int) -> float:
-    """Return the estimated seconds of an epoch beside its plan: the scores of both ends, and the optimizer's step."""
+def _link_seconds(
+    job: Job, summary: Summary, learned: Mapping[str, int], sampling: Sampling, config: TrainerConfig
+) -> LinkSeconds:
+    """Return the estimated seconds beside the plan: scores, the rows that they change, and the ranks of an evaluation."""
     task = config.task
     assert isinstance(task, LinkPrediction)
     assert job.batch is not None
-    rates, width = job.batch.options.pricing.rates, job.loss.outputs
-    scores = 2 * summary.training * (summary.vertices if task.negatives == ALL else int(task.negatives))
-    changed = sampling.batches * (sampling.targets or 0) * width
-    products = SCORE_PRODUCTS * scores * width * rates.multiply_adds
-    terms = SCORE_OPERATIONS * scores * rates.autograd_numbers
-    return products + terms + STEP_OPERATIONS * (1 + states) * changed * rates.parameter_numbers
+    pricing, width, states = job.batch.options.pricing, job.loss.outputs, states_of_rows(config)
+    changed = sampling.batches * (sampling.targets or 0)
+    scoring = scoring_seconds(task, summary.training, summary.vertices, width, pricing)
+    ranking = ranking_seconds(task, summary.validation, summary.vertices, width, pricing)
+    reads = RANK_READS * NUMBER_BYTES * summary.vertices * sum(learned.values()) * (summary.validation > 0)
+    return LinkSeconds(
+        scoring=scoring + changing_seconds(changed, width, states, pricing),
+        ranking=ranking + reads / disk_of(storage_place(config)).bytes_per_second,
+    )
 
 
 def _evaluation(job: Job, summary: Summary, config: TrainerConfig) -> Footprint:

@@ -75,7 +75,12 @@ def make_report(
     return {
         **job_figures(job),
         "measured": "in a batch" if estimates is None else "alone",
-        "plan": {**plan_figures(job.shown.plan), **(estimates or {}), "measured_epoch_seconds": epoch_seconds(epochs)},
+        "plan": {
+            **plan_figures(job.shown.plan),
+            **(estimates or {}),
+            "measured_epoch_seconds": epoch_seconds(epochs),
+            "measured_evaluation_seconds": evaluation_seconds(epochs),
+        },
         **({} if batches is None else {"mini_batches": dict(batches)}),
         "epochs": epochs,
         **({"resumed_with": list(changes)} if changes else {}),
@@ -133,6 +138,12 @@ def epoch_seconds(epochs: Sequence[Mapping[str, Any]]) -> float:
     """Return the median seconds of a training pass. The first epochs are left out: their memory is fresh and code is compiled."""
     warm = epochs[WARM_UP:] or epochs[-1:]
     return statistics.median(float(epoch["train_seconds"]) for epoch in warm)
+
+
+def evaluation_seconds(epochs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the median seconds of an evaluation with a pass of its own; None if there was none."""
+    found = [float(epoch["eval_seconds"]) for epoch in epochs if epoch["eval_seconds"]]
+    return statistics.median(found) if found else None
 
 
 def transport(bytes_moved: Mapping[str, int]) -> dict[str, int]:

@@ -92,7 +92,7 @@ class DiskSchedule:
             f"Storage  {self.partitions}{ahead}: {size(self.buffer_bytes)} of {size(self.all_bytes)} of {self.columns}",
             f"         an epoch has {counted(len(self.sets), 'set')} and {counted(self.swaps, 'swap')} of a partition{least}",
             f"         reads {size(self.read_bytes)} of {self.columns} and about {size(self.edge_bytes)} of {self.edges}{written}"
-            f"{self.note}",
+            f" in the first epoch{self.note}",
             f"         {duration(self.disk_seconds)} of disk at {size(int(self.disk.bytes_per_second))}/s, with "
             f"{duration(self.disk.access_seconds)} for each of {self.accesses:,} reads and writes, beside "
             f"{duration(self.compute_seconds)} of computation; {duration(self.wait_seconds)} that training waits for",
@@ -144,21 +144,27 @@ def evaluation_words(on_disk: bool, edges_on_disk: bool) -> str:
     return "columns and edges in files" if edges_on_disk else "columns in files, and all edges in memory"
 
 
-def turned_bytes(row_bytes: int, vertices: int, sets: Sequence[Set], partitions: int) -> int:
-    """Return the bytes of the partitions of the first set, and of those that are read after them.
+def turned_bytes(row_bytes: int, vertices: int, sets: Sequence[Set], partitions: int, held: Set = ()) -> int:
+    """Return the bytes of the partitions of the first set that are not in memory, and of those that are read after them.
 
     Args:
         row_bytes: The bytes of a vertex.
         vertices: The number of all vertices. Partitions differ by one vertex where they cannot be equal.
         sets: The sets.
         partitions: The number of partitions.
+        held: The partitions in memory before the first set.
 
     >>> turned_bytes(100, 8, [(0, 1), (0, 2), (1, 2)], partitions=4)
     800
     >>> turned_bytes(100, 9, [(0, 1), (2, 3)], partitions=4)
     900
+    >>> turned_bytes(100, 8, [(0, 1), (0, 2), (1, 2)], partitions=4, held=(1, 3))
+    600
     """
-    turned = [*sets[0], *(one for before, held in pairwise(sets) for one in held if one not in before)]
+    turned = [
+        *(one for one in sets[0] if one not in held),
+        *(one for before, held in pairwise(sets) for one in held if one not in before),
+    ]
     return row_bytes * sum((one + 1) * vertices // partitions - one * vertices // partitions for one in turned)
 
 

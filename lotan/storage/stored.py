@@ -30,7 +30,6 @@ class Stored:
     edges_on_disk: bool  # True if its edges then lie there too, and are read a part at a time
     states: int  # the numbers of the optimizer for each number of a row
     footprint: Footprint
-    scoring_seconds: float  # the estimated seconds of an epoch in which pairs are scored and rows are changed
     seed: int  # of the regime, which draws partitions and orders
     batch_size: int
     folder: Path | None  # the folder of the partitions; None: a temporary one
@@ -53,13 +52,15 @@ class Stored:
         """The estimated seconds in which the sets of an epoch, and the links of their batches, are made ready."""
         return self.division.making_seconds(self.sizes) + LINK_SECONDS * self.summary.training
 
-    def schedule(self, compute_seconds: float) -> DiskSchedule:
-        """Return the schedule of the first epoch.
+    def schedule(self, compute_seconds: float, epoch: int = 1) -> DiskSchedule:
+        """Return the schedule of an epoch. After the first one, partitions of the epoch before are in memory.
 
         Args:
             compute_seconds: The estimated seconds of the epoch's computation.
+            epoch: The number of the epoch, from 1.
         """
-        order, division, sizes = self.order(1), self.division, self.sizes
+        order, division, sizes = self.order(epoch), self.division, self.sizes
+        held = self.order(epoch - 1).sets[-1] if epoch > 1 else ()
         partitions = division.partitions
         # besides its own links, each set reads all edges between its partitions, if the model reads neighbours
         edges = bytes_of_sets(sizes.links, order.sets, partitions) if sizes.messages else 0
@@ -73,7 +74,7 @@ class Stored:
             sets=order.sets,
             examples=tuple(f"{len(buckets)} buckets" for buckets in order.buckets),
             least_swaps=least_swaps(division.groups, max(1, division.capacity // division.group)) * division.group,
-            read_bytes=turned_bytes(sizes.buffered // sizes.vertices, sizes.vertices, order.sets, partitions),
+            read_bytes=turned_bytes(sizes.buffered // sizes.vertices, sizes.vertices, order.sets, partitions, held),
             edge_bytes=sizes.links + edges,
             written_bytes=turned_bytes(sizes.rows // sizes.vertices, sizes.vertices, order.sets, partitions),
             accesses=division.accesses(sizes),

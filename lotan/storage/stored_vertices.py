@@ -43,14 +43,16 @@ class StoredVertices:
             division.sets, division.capacity / division.partitions, self.sizes.edges, SET_EDGE_SECONDS
         )
 
-    def schedule(self, compute_seconds: float) -> DiskSchedule:
-        """Return the schedule of the first epoch.
+    def schedule(self, compute_seconds: float, epoch: int = 1) -> DiskSchedule:
+        """Return the schedule of an epoch. After the first one, partitions of the epoch before are in memory.
 
         Args:
             compute_seconds: The estimated seconds of the epoch's computation.
+            epoch: The number of the epoch, from 1.
         """
         division, sizes = self.division, self.sizes
-        order, partitions = division.of_epoch(self.seed, 1), division.partitions
+        order, partitions = division.of_epoch(self.seed, epoch), division.partitions
+        held = division.of_epoch(self.seed, epoch - 1).sets[-1] if epoch > 1 else ()
         buffered = sizes.vertices * sizes.buffered
         return DiskSchedule(
             partitions=str(division),
@@ -62,7 +64,7 @@ class StoredVertices:
             sets=order.sets,
             examples=tuple(f"examples of {' '.join(map(str, some)) or 'none'}" for some in order.partitions),
             least_swaps=None,
-            read_bytes=turned_bytes(sizes.buffered, sizes.vertices, order.sets, partitions),
+            read_bytes=turned_bytes(sizes.buffered, sizes.vertices, order.sets, partitions, held),
             edge_bytes=bytes_of_sets(sizes.edge_bytes, order.sets, partitions),
             written_bytes=turned_bytes(sizes.learned_bytes, sizes.vertices, order.sets, partitions),
             accesses=division.accesses(sizes),
@@ -70,5 +72,5 @@ class StoredVertices:
             disk_bytes=self.disk_bytes,
             folder=self.folder,
             evaluation=evaluation_words(self.evaluates_on_disk, self.edges_on_disk),
-            note=" in the first epoch; those with training vertices stay" if division.order == "cached_nodes" else "",
+            note="; those with training vertices stay" if division.order == "cached_nodes" else "",
         )

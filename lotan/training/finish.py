@@ -48,7 +48,10 @@ def finished(
     job, config, best = learner.job, learner.config, learner.best
     estimates = {
         "estimated_peak_bytes": job.peak_bytes(config),
-        "estimated_epoch_seconds": job.epoch_seconds if job.batch is not None else job.epoch(config).seconds,
+        "estimated_epoch_seconds": job.epoch(config).seconds
+        if job.planned.options.seconds is None
+        else job.training_seconds,
+        "estimated_evaluation_seconds": job.evaluation_seconds,
     }
     report = make_report(
         job=job,

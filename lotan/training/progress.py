@@ -53,8 +53,9 @@ class Progress:
             self._bar.set_postfix_str(describe(entry), refresh=False)
             self._bar.update()
         elif self._lines:
-            seconds = entry["train_seconds"] + entry["eval_seconds"]
-            self.say(f"epoch {entry['epoch']}/{self._epochs}  {describe(entry)}  {seconds:.2f} s")
+            evaluated = f", evaluated in {entry['eval_seconds']:.2f} s" if entry["eval_seconds"] else ""
+            seconds = f"{entry['train_seconds']:.2f} s{evaluated}"
+            self.say(f"epoch {entry['epoch']}/{self._epochs}  {describe(entry)}  {seconds}")
 
     def close(self) -> None:
         """Close the live line, and leave it as it is."""

@@ -10,7 +10,7 @@ import copy
 import json
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from functools import cached_property
@@ -54,7 +54,6 @@ from lotan.training.stored import open_stored
 from lotan.training.stored_vertices import open_vertices_with_rows
 from planner.explain.brief import brief_text, evaluation_text
 from planner.explain.formats import Format, check_form, explain
-from planner.explain.sizes import duration
 from planner.explain.text import PlanStage, head_text
 from planner.explain.view import PlanView
 
@@ -234,15 +233,16 @@ class Trainer:
         alone: dict[str, Any] = {"checkpoint_dir": None, "resume": False, "resume_with": None, "log_dir": None}
         alone |= {"mlflow": False, "checkpoint_batches": None, "patience": None}
         alone |= {"epochs": NOT_COUNTED + epochs, "progress": False}
+        figures: list[dict[str, float]] = []  # after each epoch
         in_parts = self.job.in_parts
         regime = self._settled.regime
         if self.job.stored is not None and isinstance(regime, MiniBatch):  # with the partitions that are shown
             alone["regime"] = replace(regime, order=self.job.stored.division.call)
         with beside_storage(None if in_parts is None else in_parts.folder) as folder:
-            run = Trainer(
-                copy.deepcopy(self.model), self.graph, **{**self._given, **alone, "storage_dir": folder}
-            ).fit()
-        found = measures_of_epochs(self.job, self._settled, run.history, run.report)
+            copied = Trainer(copy.deepcopy(self.model), self.graph, **{**self._given, **alone, "storage_dir": folder})
+            run = copied._fit(Tracker(), lambda passes: figures.append(dict(passes.figures() or {})))
+        peak = sum(run.report["peak_memory_bytes"].values())
+        found = measures_of_epochs(self.job, self._settled, run.history, figures, peak)
         shown = self._explained(format, stage)
         if format == "json":
             return json.dumps(json.loads(shown) | {"measured": totals_data(found)}, indent=2)
@@ -299,7 +299,7 @@ class Trainer:
             tracker.finish(done)
             return done
 
-    def _fit(self, tracker: Tracker) -> Run:
+    def _fit(self, tracker: Tracker, after_epoch: Callable[[Passes], None] = lambda passes: None) -> Run:
         with ExitStack() as stack:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
@@ -311,14 +311,14 @@ class Trainer:
             learner, passes = stack.enter_context(self._opened_passes(job))
             setup_seconds = time.perf_counter() - started
             load = LoadWatch()
-            self._train(learner, passes, tracker)
+            self._train(learner, passes, tracker, after_epoch)
             quiet = load.quiet
             bytes_moved = passes.bytes_moved()
             batches: Mapping[str, Any] | None = passes.figures()
             if (in_parts := job.in_parts) is not None:
                 batches = {**(batches or {}), "partitions": str(in_parts.division)}
         learner.restore_best()
-        if quiet and job.batch is None:  # the estimates of a mini-batch are not those of an epoch
+        if quiet and job.planned.options.seconds is None:  # else the plan's passes are not all that an epoch does
             remember_epochs(job, self._settled, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True, batches=batches)
 
@@ -348,14 +348,12 @@ class Trainer:
         self._job = None
         self._opened.close()
 
-    def _train(self, learner: Learner, passes: Passes, tracker: Tracker) -> None:
+    def _train(self, learner: Learner, passes: Passes, tracker: Tracker, after_epoch: Callable[[Passes], None]) -> None:
         state, stopping, epochs = learner.state, learner.state.stopping, self._settled.epochs
         start = start_of(learner)
         tracker.begin(start)
         with closing(Progress(epochs, len(start.history), self._settled.progress, listener=tracker.epoch)) as progress:
-            seconds = learner.job.epoch_seconds
-            time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
-            options = learner.job.planned.options
+            options, time_words = learner.job.planned.options, learner.job.time_words(epochs)
             progress.say(f"memory: {options.memory}; time: {time_words}; weights: {options.weights}")
             if isinstance(passes.batches, Batches) and passes.batches.rows is not None:
                 progress.say(passes.batches.rows.words)
@@ -369,6 +367,7 @@ class Trainer:
                 )
             while not learner.done:
                 run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
+                after_epoch(passes)
             if learner.lacks_metrics:  # the resumed run ends with an epoch that was not meant to be the last
                 improved = evaluate(passes, [learner])
                 learner.keep(improved[learner])

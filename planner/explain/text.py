@@ -23,6 +23,7 @@ from planner.keeping import saved_row_bytes
 from planner.lifetimes import alive_bytes
 from planner.local_memory import local_bytes
 from planner.nodes import EdgeColumn, EdgeWeight, Node, StaticColumn, topological
+from planner.options import Options
 from planner.physical import Plan, Stage
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
 from planner.regime import Sampling
@@ -162,15 +163,20 @@ def _changed(batch: Mapping[str, Any] | None) -> str:
 
 
 def _time(data: Mapping[str, Any]) -> str:
-    training, evaluation, both = (data[f"estimated_{name}_seconds"] for name in ESTIMATED)
+    """Return the estimated seconds of training and of an evaluation, each alone, and of both in one pass if there is one."""
+    of_pass, evaluation, both = (data[f"estimated_{name}_seconds"] for name in ESTIMATED)
+    training, ranking = data["estimated_training_seconds"], data.get("estimated_ranking_seconds", 0.0)
+    evaluates = "" if evaluation is None else f", {duration(evaluation)} for an evaluation"
+    evaluates += f", {duration(ranking)} of them to rank links" if ranking else ""
     if "batch" in data:
-        batch, drawing = data["batch"], data["batch"].get("drawing_seconds", 0.0)
-        of_epoch = duration(training * batch["batches"] + drawing)
-        drawn = f", {duration(drawing)} of them to draw and send them" if drawing else ""
-        return f"{duration(training)} estimated for a batch, and {of_epoch} for all of an epoch{drawn}"
-    evaluates = f", {duration(evaluation)} for an evaluation"
+        drawing = data["batch"].get("drawing_seconds", 0.0)
+        drawn = f", {duration(drawing)} of them to draw and send batches" if drawing else ""
+        return (
+            f"{duration(of_pass)} estimated for a batch, {duration(training)} for an epoch's training{drawn}{evaluates}"
+        )
     both_in_one = f", {duration(both)} for both" if both else ""
-    return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
+    what = "training pass" if training == of_pass else "training"
+    return f"{duration(training)} estimated for an epoch's {what}{evaluates}{both_in_one}"
 
 
 def _rates(rates: Mapping[str, Any]) -> str:
@@ -368,7 +374,19 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         **_disk_data(planned, costs.get("epoch")),
         **_files_data(planned, costs.get("epoch")),
         **{f"estimated_{name}_seconds": _rounded(costs[name].seconds) if name in costs else None for name in ESTIMATED},
+        **_seconds_data(options, costs.get("epoch")),
     }  # fmt: skip
+
+
+def _seconds_data(options: Options, epoch: PassCost | None) -> dict[str, float]:
+    """Return the seconds of an epoch's training; with batches or links those of an evaluation too, which replace its pass's."""
+    found, sampling = options.seconds, options.sampling
+    if found is not None:
+        ranked = {"estimated_ranking_seconds": _rounded(found.ranking)} if found.ranking else {}
+        parts = {"training": found.training, "evaluation": found.evaluation}
+        return {f"estimated_{name}_seconds": _rounded(seconds) for name, seconds in parts.items()} | ranked
+    times, drawing = (1, 0.0) if sampling is None else (sampling.batches, sampling.drawing_seconds)
+    return {"estimated_training_seconds": _rounded(0.0 if epoch is None else times * epoch.seconds + drawing)}
 
 
 def _disk_data(planned: Planned, epoch: PassCost | None) -> dict[str, Any]:

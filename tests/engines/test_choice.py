@@ -115,7 +115,7 @@ def test_free_memory_is_in_the_data_and_not_in_words_that_would_change_from_seco
 def test_blocks_where_the_session_has_the_jar():
     engine = chosen(WITH_JAR)
     assert engine.name == "blocks"
-    assert re.fullmatch(r"the graph is in Spark; [\d.]+ m?s estimated for an epoch", engine.reason)
+    assert re.fullmatch(r"the graph is in Spark; [\d.]+ m?s estimated for an epoch with its evaluation", engine.reason)
 
 
 def test_learned_rows_are_trained_on_blocks_or_else_on_local(monkeypatch):
@@ -140,7 +140,7 @@ def test_the_engine_of_least_seconds_among_those_that_can(monkeypatch):
     monkeypatch.setattr(cost_cache, "load", lambda: rates(local=1.0))
     engine = chosen(epochs=100)
     assert engine.name == "blocks"
-    assert re.fullmatch(r"on local, [\d.]+ s estimated for an epoch, on blocks 1 ms", engine.reason)
+    assert re.fullmatch(r"on local, [\d.]+ s estimated for an epoch with its evaluation, on blocks 1 ms", engine.reason)
     assert chosen(epochs=1).name == "local"  # Spark would take longer to start
     assert chosen(epochs=100, rgb=False).name == "local"  # which blocks cannot
     monkeypatch.setattr(cost_cache, "load", lambda: rates(blocks=1.0))

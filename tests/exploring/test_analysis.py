@@ -209,7 +209,8 @@ def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     plain, shown = found.explain(), found.explain(analyze=1)
     assert shown.startswith(plain)
-    assert "epoch, with its evaluation" in shown
+    assert "training of an epoch" in shown
+    assert "\nevaluation  " in shown
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     data = json.loads(found.explain("json", analyze=1))
     measured = {one["what"]: one["measured"] for one in data["measured"]}
@@ -226,6 +227,26 @@ def test_epochs_of_batches_are_measured_on_a_copy_of_the_model(order):
         found.explain("html", analyze=1)
     with pytest.raises(ConfigurationError, match="alternatives compares passes over the whole graph"):
         found.explain(alternatives=True)
+
+
+@pytest.mark.parametrize("order", ["each_once(partitions=6, buffer=4)", "cached_nodes(partitions=6, buffer=5)"])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_bytes_of_epochs_that_count_are_those_of_their_schedules(order, epochs):
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+    regime = lotan.MiniBatch(60, (5, 5), order=order)
+    found = lotan.Trainer(lotan.nn.GraphSAGE(8, 4, 2, 3), graph, regime=regime, epochs=4, progress=False)
+    data = json.loads(found.explain("json", analyze=epochs))
+    of_disk = {one["what"]: one for one in data["measured"]}["read from the disk"]
+    # the first epoch, which does not count, reads all of its partitions; the others find some in memory
+    division, held, read = found.job.stored_vertices.division, (), []
+    for epoch in range(1, epochs + 2):
+        read.append(0)
+        for of_set in division.of_epoch(found.job.stored_vertices.seed, epoch).sets:
+            read[-1] += len(set(of_set) - set(held))
+            held = of_set
+    wanted = sum(read[1:]) / epochs * 50 * 8 * 4
+    assert of_disk["measured"] == of_disk["estimated"] == pytest.approx(wanted)
+    assert data["storage"]["estimated_read_bytes"] == read[0] * 50 * 8 * 4 > wanted
 
 
 ROWS = 300 * 4 * 4 * 2
@@ -281,8 +302,8 @@ def test_a_measured_run_leaves_the_storage_as_it_was(tmp_path):
 def test_a_measured_run_has_the_partitions_that_are_shown(monkeypatch):
     least = links_from_a_disk(memory_limit="4g").job.needs(lotan.TrainerConfig()).least
     regime = lotan.MiniBatch(100, (), order="beta")
-    disks = [Disk(1e12, 1e-12, 4096), Disk(1e6, 0.5, 4096)]
-    monkeypatch.setattr(stored_links, "disk_of", lambda folder: disks.pop(0))
+    disks = [Disk(1e12, 1e-12, 4096)] * 2 + [Disk(1e6, 0.5, 4096)]  # the run that is measured finds another one
+    monkeypatch.setattr(stored_links, "disk_of", lambda folder: disks.pop(0) if len(disks) > 1 else disks[0])
     data = json.loads(links_from_a_disk(regime=regime, memory_limit=least + 10_000).explain("json", analyze=1))
     measured = {one["what"]: one["measured"] for one in data["measured"]}
     assert measured["swaps of a partition"] == data["storage"]["swaps"] > 0

@@ -27,8 +27,8 @@ def _shown(stream: io.StringIO, show: bool = True) -> str:
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
     assert _shown(io.StringIO()).splitlines() == [
-        "epoch 1/2  loss 1.0000  val accuracy 0.5000  1.50 s",
-        "epoch 2/2  loss 0.5000  val accuracy 0.5000  1.50 s",
+        "epoch 1/2  loss 1.0000  val accuracy 0.5000  1.00 s, evaluated in 0.50 s",
+        "epoch 2/2  loss 0.5000  val accuracy 0.5000  1.00 s, evaluated in 0.50 s",
         "stopped",
     ]
 

@@ -349,9 +349,11 @@ def test_the_estimate_of_an_epoch_counts_what_training_waits_for(monkeypatch: py
     monkeypatch.setattr(disk_schedule, "disk_of", lambda folder: SLOW)
     waited = job.schedule.wait_seconds
     assert waited > 0.5 * job.stored.division.accesses(job.stored.sizes) - 1
-    assert job.epoch_seconds == pytest.approx(job.batches_seconds + waited + job.planned.seconds)
+    evaluation = job.planned.seconds + job.link_seconds.ranking
+    assert job.evaluation_seconds == pytest.approx(evaluation)
+    assert job.epoch_seconds == pytest.approx(job.batches_seconds + waited + evaluation)
     monkeypatch.setattr(disk_schedule, "disk_of", lambda folder: FAST)
-    assert job.epoch_seconds == pytest.approx(job.batches_seconds + job.planned.seconds)
+    assert job.epoch_seconds == pytest.approx(job.batches_seconds + evaluation)
 
 
 def test_explain_prints_the_schedule() -> None:
