@@ -50,13 +50,17 @@ class DamagedError(LotanError):
     """A file that torch cannot read, because it is cut short, overwritten, or never was a file of torch's."""
 
 
-def lock(descriptor: int) -> bool:
+def lock(descriptor: int, shared: bool = False) -> bool:
     """Lock an open file or folder until the descriptor is closed or its process ends; False if another holder has it.
 
     Where the file system has no locks, nothing is locked, and the answer is True.
+
+    Args:
+        descriptor: The descriptor.
+        shared: True if others may lock it so too.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:

@@ -91,6 +91,8 @@ class SparkBatches:
         ConfigurationError: If this Spark cannot place rows by number.
     """
 
+    notes: tuple[str, ...] = ()  # lines for the user on how they were opened
+
     def __init__(
         self,
         engine: BlocksEngine,

@@ -101,6 +101,10 @@ class TrainingBatches(Protocol):
 
     plan: Plan
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user on how they were opened."""
+
     def outcomes(self, epoch: int, a_pass: PassOf, drawn_as: int | None = None, first: int = 0) -> Iterator[Outcome]:
         """Train on the batches of an epoch in order, and yield the result of each, see `Batches.outcomes`."""
 
@@ -157,6 +161,11 @@ class Batches:
         self.rows: RowPipeline | None = None  # the learned rows of batches, if they lie in tables
         self._opened = ExitStack()
         self._thread = self._opened.enter_context(preparing_thread())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user on how they were opened."""
+        return () if self.rows is None else (self.rows.words,)
 
     def of_epoch(self, epoch: int, drawn_as: int | None = None, first: int = 0) -> Iterator[LoadedGraph]:
         """Yield the batches of an epoch in order.

@@ -57,8 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
+    from lotan.cli.compiler_folder import remove_at_exit
     from lotan.cli.interrupt import exit_soon_after_interrupt
 
+    remove_at_exit()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with exit_soon_after_interrupt(INTERRUPTED) as received:

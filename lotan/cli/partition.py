@@ -84,12 +84,13 @@ def _links(options: argparse.Namespace, graph: Graph) -> str:
     reader = LinkReader(graph, LinkPrediction(fractions=fractions, seed=options.link_seed))
     summary = reader.summary()
     _check_count(options, summary.vertices)
-    with claimed_storage(Path(options.out).expanduser()) as folder:
+    with claimed_storage(Path(options.out).expanduser(), only_reads=True) as folder:
         found, written = open_partitioned(folder, reader, summary, options.partitions, options.sampling_seed)
-    return (
+    sizes = (
         f"{_sizes(options, found, written, 'links')}: {summary.training:,} training links, {summary.validation:,} of validation, "
         f"{summary.test:,} of test, {len(summary.names):,} relations"
     )
+    return "\n".join(filter(None, (sizes, found.mended)))
 
 
 def _vertices(options: argparse.Namespace, graph: Graph) -> str:
@@ -107,10 +108,11 @@ def _vertices(options: argparse.Namespace, graph: Graph) -> str:
     _check_count(options, len(graph.ids))
     given = options.order, options.partitions, options.sampling_seed
     out, size = Path(options.out).expanduser(), disk_bytes(graph.arrays())
-    with claimed_with_room(out, size, "the edges and the features") as folder:
+    with claimed_with_room(out, size, "the edges and the features", only_reads=True) as folder:
         found, features, written = open_vertex_partitions(folder, graph, *given)
     (width,) = features.widths
-    return f"{_sizes(options, found, written, 'edges')}, and {width:,} features of {len(graph.ids):,} vertices"
+    sizes = f"{_sizes(options, found, written, 'edges')}, and {width:,} features of {len(graph.ids):,} vertices"
+    return "\n".join(filter(None, (sizes, found.mended, features.mended)))
 
 
 def _check_count(options: argparse.Namespace, vertices: int) -> None:

@@ -37,6 +37,7 @@ from lotan.settings.metric_names import main_metric
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.disk_probe import disk_of
+from lotan.storage.divided import partitions_there
 from lotan.storage.edge_readers import LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.folder import remote_notes
@@ -52,7 +53,7 @@ from planner.local_memory import edges_in_files, local_gaps
 from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
 from planner.orders.disk import LINK_SECONDS, rounded
-from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Division, Sizes, divide, divisions
+from planner.orders.division import EDGE_BYTES, EDGE_NUMBER_BYTES, Division, Sizes, divide, divisions, divisions_of
 from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
@@ -255,7 +256,8 @@ def _stored(
     place = storage_place(config)
     computing = job.batches_seconds + LINK_SECONDS * summary.training
     room = None if limit.bytes is None else limit.bytes - fixed
-    division, least, reason = _divided(regime, sizes, room, place, computing, earlier)
+    there = partitions_there(place, regime.seed)
+    division, least, reason = _divided(regime, sizes, room, place, computing, earlier, there)
     if division.partitions > summary.vertices:
         raise ConfigurationError(
             f"order {regime.order!r} has more partitions than the graph has vertices ({summary.vertices:,}); give fewer"
@@ -282,7 +284,13 @@ def _stored(
 
 
 def _divided(
-    regime: MiniBatch, sizes: Sizes, room: int | None, place: Path | None, computing: float, earlier: str | None
+    regime: MiniBatch,
+    sizes: Sizes,
+    room: int | None,
+    place: Path | None,
+    computing: float,
+    earlier: str | None,
+    there: int | None,
 ) -> tuple[Division, int, str]:
     """Return the division, the bytes of the least one that would do, and the reason for the division in words.
 
@@ -293,6 +301,7 @@ def _divided(
         place: The folder of the partitions; None: a temporary one.
         computing: The estimated seconds of an epoch's batches.
         earlier: The division of the run that goes on, in words; None: a new run.
+        there: The number of partitions that the folder has already; None: it has none that could be used.
 
     Raises:
         ConfigurationError: If neither the order nor a memory limit decides.
@@ -306,14 +315,16 @@ def _divided(
         )
     order, disk = regime.stored_order, disk_of(place).rounded
     every = divisions(order, sizes, disk.block)
-    least = min(one.bytes(sizes) for one in every)
-    fitting = [one for one in every if one.bytes(sizes) <= room]
-    kept = next((one for one in fitting if str(one) == earlier), None)
+    written = [] if there is None else divisions_of(order, there)
+    least = min(one.bytes(sizes) for one in (*every, *written))
+    fitting, usable = ([one for one in some if one.bytes(sizes) <= room] for some in (every, written))
+    kept = next((one for one in (*fitting, *usable) if str(one) == earlier), None)
     if kept is not None:
         return kept, least, "chosen by the run that goes on"
-    number = counted(len(fitting), "division")
-    reason = f"chosen of {number} that fit into the limit, by the estimated seconds of an epoch"
-    return divide(order, sizes, room, disk, rounded(computing)), least, reason
+    number = counted(len(usable or fitting), "division")
+    which = f" of the {there} partitions on the disk" if usable else ""
+    reason = f"chosen of {number}{which} that fit into the limit, by the estimated seconds of an epoch"
+    return divide(order, sizes, room, disk, rounded(computing), there), least, reason
 
 
 def _link_seconds(

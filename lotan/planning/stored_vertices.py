@@ -17,6 +17,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.storage import OF_ALL_ROWS
 from lotan.storage.disk_probe import block_of
+from lotan.storage.divided import partitions_there
 from lotan.storage.edge_readers import record_bytes
 from lotan.storage.folder import remote_notes
 from lotan.storage.stored_vertices import StoredVertices
@@ -97,7 +98,8 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig, earlier
     if given is None:
         assert limit.bytes is not None
         room = limit.bytes - without_rows(job.needs(config), job.plan, job.statistics).least
-        division = divide_vertices(name, sizes, room, block_of(place), earlier)
+        there = partitions_there(place, regime.seed, name == "cached_nodes")
+        division = divide_vertices(name, sizes, room, block_of(place), earlier, there)
     else:
         partitions, capacity = given
         if partitions > sizes.vertices:

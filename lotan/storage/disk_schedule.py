@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lotan.storage.disk_probe import disk_of
+from lotan.storage.divided import other_division
 from lotan.storage.folder import refusal, remote_notes
 from lotan.storage.schedule_picture import picture
 from planner.explain.sizes import counted, duration, size
@@ -40,6 +41,7 @@ class DiskSchedule:
     compute_seconds: float
     disk_bytes: int  # the most on the disk
     folder: Path | None  # None: a temporary one
+    division: Mapping[str, Any]  # the entries of a manifest that say how vertices are divided
     evaluation: str  # where columns and edges lie when the whole graph is evaluated, in words; "": it never is
     note: str = ""  # on what is read
     reason: str = ""  # why the planner has chosen these partitions, in words; "": the order has their numbers
@@ -102,7 +104,8 @@ class DiskSchedule:
             lines.insert(1, f"         {self.reason}")
         if self.evaluation:
             lines.append(f"         evaluates on the whole graph, with {self.evaluation}")
-        refused = refusal(self.folder, self.disk_bytes)
+        refused = refusal(self.folder, self.disk_bytes, not self.written_bytes)
+        refused = refused or other_division(self.folder, self.division)
         notes = remote_notes(self.folder) if refused is None else (f"a run would be refused: {refused}",)
         return lines + [f"         {note}" for note in notes]
 

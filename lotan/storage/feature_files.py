@@ -13,8 +13,16 @@ from lotan.errors import StorageError
 from lotan.graph.arrays import Positions
 from lotan.memory.mapped import give_back
 from lotan.memory.trim import give_back_freed
-from lotan.storage.folder import FEATURES, check_room, read_manifest, write_manifest
-from lotan.storage.partitioned_graph import DIVISION, division_of
+from lotan.storage.divided import DIVISION, division_of
+from lotan.storage.folder import (
+    FEATURES,
+    check_room,
+    mended_words,
+    read_manifest,
+    write_manifest,
+    written,
+    written_again,
+)
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles, versions_of
 from planner.chunks import PART_BYTES
@@ -43,7 +51,7 @@ class StoredFeatures:
 
 
 def open_features(folder: Path, features: StoredFeatures, placement: Placement) -> tuple[RowFiles, bool]:
-    """Return the files of a graph's features, which are written if they are not there or belong to another division.
+    """Return the files of a graph's features, which are written if they are not there, are damaged, or are others.
 
     Args:
         folder: The folder of the storage, which the caller has claimed.
@@ -60,32 +68,42 @@ def open_features(folder: Path, features: StoredFeatures, placement: Placement) 
     files = RowFiles(folder, placement, [width], FEATURES, mend=ANEW)
     wanted = {**division_of(placement), "width": width, "digest": features.digest}
     known = read_manifest(folder / MANIFEST)
-    names = (*DIVISION, "width", "digest")
+    names, damage = (*DIVISION, "width", "digest"), None
     if known is not None and {name: known[name] for name in names if name in known} == wanted:
         files.versions = versions_of(known["versions"])
-        if _are_whole(files):
+        damage = _damage(files)
+        if damage is None:
             return files, False
+    elif known is not None:
+        damage = f"{folder / FEATURES} had other features, or other partitions of them"
+    elif (folder / MANIFEST).exists():
+        damage = f"{folder / MANIFEST} was cut short or changed"
+    written_again(damage, lambda: _write(folder, features, files, wanted))
+    files.mended = mended_words(damage)
+    return files, True
+
+
+def _write(folder: Path, features: StoredFeatures, files: RowFiles, wanted: dict[str, Any]) -> None:
     check_room(folder, NUMBER_BYTES * features.rows.size, "the features")
-    (folder / MANIFEST).unlink(missing_ok=True)
-    for partition in range(placement.partitions):
-        files.write(partition, 0, [_gathered(features, placement, partition)])
+    written(folder, lambda: (folder / MANIFEST).unlink(missing_ok=True))
+    for partition in range(files.placement.partitions):
+        files.write(partition, 0, [_gathered(features, files.placement, partition)])
         give_back_freed()
     files.force()
     files.keep([files.versions])
     content: dict[str, Any] = {**wanted, "versions": files.versions}
     write_manifest(folder / MANIFEST, content)
-    return files, True
 
 
-def _are_whole(files: RowFiles) -> bool:
-    """Return True if each file has the rows that were written to it."""
+def _damage(files: RowFiles) -> str | None:
+    """Return which file has not the rows that were written to it, in words; None: all have."""
     try:
         files.check(files.versions)
-    except StorageError:
-        return False
+    except StorageError as error:
+        return str(error).partition(";")[0]
     finally:
         give_back_freed()
-    return True
+    return None
 
 
 def _gathered(features: StoredFeatures, placement: Placement, partition: int) -> torch.Tensor:

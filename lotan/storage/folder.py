@@ -32,6 +32,9 @@ FEATURES, ROWS = "features", "rows"
 OURS = (EDGES, OTHERS, f"{FEATURES}/*.bin", f"{ROWS}/*.bin")
 """The files of a storage that take room."""
 
+FORMAT, MANIFEST = 1, "manifest.json"
+"""The version of a storage, and the file that says what its files are, which is written last."""
+
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "beegfs", "gpfs")
 """Types of file systems that lie on other hosts, beside those of FUSE."""
 
@@ -39,12 +42,14 @@ T = TypeVar("T")
 
 
 @contextmanager
-def claimed_storage(folder: Path | None) -> Iterator[Path]:
+def claimed_storage(folder: Path | None, only_reads: bool = False) -> Iterator[Path]:
     """Make a folder for storage if needed, and lock other runs out of it until the block ends.
 
     Args:
         folder: The folder, which stays; None: one among the temporary files, which is removed. Those that killed runs have
             left among the temporary files are removed in either case, and those that `beside_storage` has left.
+        only_reads: True if nothing is written to a storage that is whole. So it may be on read-only media, and runs may share
+            it there.
 
     Raises:
         StorageError: If another run uses the folder, it cannot be written, or it lies in memory.
@@ -58,10 +63,11 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
         for place in {nearest(None), nearest(folder), nearest(folder.absolute().parent)}:
             remove_stale(place)
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
+        _check_ours(folder)
     try:
-        descriptor = written(folder, lambda: os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644))
+        descriptor, shared = written(folder, lambda: _opened(folder, only_reads))
         try:
-            if not lock(descriptor):
+            if not lock(descriptor, shared):
                 raise StorageError(
                     f"another run uses the storage in {folder}; wait for its end, or name another folder with storage_dir"
                 )
@@ -71,6 +77,32 @@ def claimed_storage(folder: Path | None) -> Iterator[Path]:
     finally:
         if own is not None:
             own.close()
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse a folder that has files of the user's own with the names of those of a storage."""
+    if (folder / HELD).exists() or read_manifest(folder / MANIFEST) is not None:
+        return
+    for name in (MANIFEST, EDGES, OTHERS, f"{FEATURES}.json", FEATURES, ROWS):
+        if os.path.lexists(folder / name):
+            raise StorageError(
+                f"{folder / name} is there, and no run has written it, so partitions would overwrite a file of yours; name "
+                "another folder with storage_dir"
+            )
+
+
+def _opened(folder: Path, only_reads: bool) -> tuple[int, bool]:
+    """Open what a run locks: a file, or the folder itself if nothing can be written there.
+
+    Returns:
+        The descriptor, and True if others may lock it too.
+    """
+    try:
+        return os.open(folder / HELD, os.O_RDWR | os.O_CREAT, 0o644), False
+    except OSError as error:
+        if not only_reads or error.errno not in (errno.EROFS, errno.EACCES):
+            raise
+        return os.open(folder / HELD if (folder / HELD).exists() else folder, os.O_RDONLY), True
 
 
 @contextmanager
@@ -103,18 +135,19 @@ def _check_disk(folder: Path) -> None:
 
 
 @contextmanager
-def claimed_with_room(folder: Path | None, size: int, of: str) -> Iterator[Path]:
+def claimed_with_room(folder: Path | None, size: int, of: str, only_reads: bool = False) -> Iterator[Path]:
     """Claim a folder for storage until the block ends, and check that it has room for what it lacks.
 
     Args:
         folder: The folder, or None, as in `claimed_storage`.
         size: The bytes that it will hold, of which files of an earlier run may be there.
         of: The name of these bytes, for the error.
+        only_reads: True if nothing is written to a storage that is whole.
 
     Raises:
         StorageError: If the folder cannot be used, or has too little room.
     """
-    with claimed_storage(folder) as claimed:
+    with claimed_storage(folder, only_reads) as claimed:
         check_room(claimed, _missing_bytes(claimed, size), of)
         yield claimed
 
@@ -132,12 +165,13 @@ def nearest(folder: Path | None) -> Path:
     return nearest_folder(tempfile.gettempdir() if folder is None else folder)
 
 
-def refusal(folder: Path | None, size: int) -> str | None:
+def refusal(folder: Path | None, size: int, only_reads: bool = False) -> str | None:
     """Return the reason why a run could not use a folder for storage, as far as it is known before; None: it can.
 
     Args:
         folder: The folder, or None, as in `claimed_storage`.
         size: The bytes that it will hold.
+        only_reads: True if nothing is written to a storage that is whole.
     """
     place = nearest(folder)
     below = () if folder is None else folder.absolute().relative_to(place).parts
@@ -146,9 +180,9 @@ def refusal(folder: Path | None, size: int) -> str | None:
     kind, free = file_system(place), shutil.disk_usage(place).free
     if kind in IN_MEMORY:
         return f"{place} is itself in memory ({kind})"
-    if not os.access(place, os.W_OK):
-        return f"nothing can be written to {place}"
     missing = size if folder is None else _missing_bytes(folder, size)
+    if not os.access(place, os.W_OK) and not (only_reads and not missing):
+        return f"nothing can be written to {place}"
     return None if missing <= free else f"{place} has {in_words(free)} left for {in_words(missing)}"
 
 
@@ -208,6 +242,27 @@ def written(place: Path, write: Callable[[], T]) -> T:
         raise StorageError(
             f"storage cannot be written to {place}: {error.strerror or error}; {mend} another folder with storage_dir"
         ) from error
+
+
+def written_again(damage: str | None, write: Callable[[], T]) -> T:
+    """Return the result of a function that writes storage, perhaps because some was damaged.
+
+    Args:
+        damage: What was damaged, in words, for an error; None: there was nothing.
+        write: The function.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    try:
+        return write()
+    except StorageError as error:
+        raise StorageError(str(error) if damage is None else f"{damage}, and {error}") from error
+
+
+def mended_words(damage: str | None) -> str:
+    """Return in words that what was damaged has been written again; "" if nothing was."""
+    return "" if damage is None else f"storage: {damage}; it was written again from the graph"
 
 
 def write_manifest(path: Path, content: Mapping[str, Any]) -> None:

@@ -24,17 +24,26 @@ from lotan.errors import GraphError, StorageError
 from lotan.graph.arrays import Ids, Positions
 from lotan.graph.faults import shown, table_changed
 from lotan.links.examples import TRAIN, Links
+from lotan.storage.divided import check_division, division_of
 from lotan.storage.edge_readers import OTHER, Numbers, Reader, Summary
-from lotan.storage.folder import EDGES, OTHERS, check_room, read_manifest, write_manifest, written
+from lotan.storage.folder import (
+    EDGES,
+    FORMAT,
+    MANIFEST,
+    OTHERS,
+    check_room,
+    mended_words,
+    read_manifest,
+    write_manifest,
+    written,
+    written_again,
+)
 from lotan.storage.placement import ExamplesFirst, Placement
 from lotan.storage.row_files import Moved
 from planner.orders.order import Bucket
 from planner.spec import SPLITS
 
 Records = npt.NDArray[np.int32]
-
-FORMAT = 1
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,7 @@ class PartitionedGraph:
         summary: The sizes and the relations.
         offsets: The first record of each bucket, and the number of all; bucket (a, b) is at a * partitions + b.
         checksums: The checksum of each bucket, and that of the links of other splits.
+        mended: What was damaged and has been written again, in words; "": nothing was.
     """
 
     folder: Path
@@ -54,6 +64,7 @@ class PartitionedGraph:
     summary: Summary
     offsets: Positions
     checksums: tuple[str, ...]
+    mended: str = ""
 
     def bucket(self, bucket: Bucket) -> Records:
         """Read the training links of a bucket. int32 [links, 3]: positions of sources and destinations, relations.
@@ -114,21 +125,25 @@ class PartitionedGraph:
         named, both = self.summary.names, self.summary.both_ways
         return Links(self.summary.vertices, src, dst, relation, splits.astype(np.int8), named, both)
 
-    def is_whole(self) -> bool:
-        """Return True if all records are as they were written."""
+    def damage(self) -> str | None:
+        """Return which file is not as it was written, and what it has, in words; None: all are whole."""
+        edges, others = self.folder / EDGES, self.folder / OTHERS
         try:
             files = (
-                (self.folder / EDGES, self.summary.record_bytes * self.summary.training),
-                (self.folder / OTHERS, OTHER * self.summary.others),
+                (edges, self.summary.record_bytes * self.summary.training),
+                (others, OTHER * self.summary.others),
             )
-            if any(path.stat().st_size != size for path, size in files):
-                return False
-            numbers = range(self.placement.partitions**2)
-            for number in numbers:
-                self.bucket(divmod(number, self.placement.partitions))
-            return _checksum(self.others()) == self.checksums[-1]
-        except (OSError, StorageError):
-            return False
+            for path, size in files:
+                if path.stat().st_size != size:
+                    return f"{path} had {path.stat().st_size:,} bytes in the place of {size:,}"
+            for number in range(self.placement.partitions**2):
+                try:
+                    self.bucket(divmod(number, self.placement.partitions))
+                except StorageError:
+                    return f"{edges} was changed in bucket {divmod(number, self.placement.partitions)}"
+            return None if _checksum(self.others()) == self.checksums[-1] else f"{others} was changed"
+        except OSError as error:
+            return f"{error.filename} could not be read ({error.strerror})"
 
 
 def _opened(path: Path) -> Any:
@@ -150,7 +165,7 @@ def open_partitioned(
     seed: int,
     examples: Positions | None = None,
 ) -> tuple[PartitionedGraph, bool]:
-    """Return the graph in a folder, which is written if it is not there, was damaged, or is divided in another way.
+    """Return the graph in a folder, which is written if it is not there or was damaged.
 
     Args:
         folder: The folder, which the caller has claimed.
@@ -164,20 +179,25 @@ def open_partitioned(
         The graph, and True if it was written now.
 
     Raises:
-        StorageError: If the folder has the storage of another graph or version, or cannot be written.
+        StorageError: If the folder has the storage of another graph, division or version, or cannot be written.
         GraphError: If a link is in two splits.
     """
     placement = Placement(summary.vertices, partitions, seed)
     if examples is not None:
         placement = ExamplesFirst(summary.vertices, partitions, seed, examples)
     known = read_manifest(folder / MANIFEST)
+    damage = None
     if known is not None:
         _check_same(folder, known, summary)
-        same = division_of(placement) == {name: known[name] for name in DIVISION if name in known}
+        check_division(folder, division_of(placement))
         found = PartitionedGraph(folder, placement, summary, np.array(known["offsets"]), tuple(known["checksums"]))
-        if same and found.is_whole():
+        damage = found.damage()
+        if damage is None:
             return found, False
-    return _write(folder, reader, summary, placement), True
+    elif (folder / MANIFEST).exists():
+        damage = f"{folder / MANIFEST} was cut short or changed"
+    made = written_again(damage, lambda: _write(folder, reader, summary, placement))
+    return replace(made, mended=mended_words(damage)), True
 
 
 def _check_same(folder: Path, known: dict[str, Any], summary: Summary) -> None:
@@ -195,16 +215,6 @@ def _check_same(folder: Path, known: dict[str, Any], summary: Summary) -> None:
         )
 
 
-DIVISION = ("partitions", "seed", "examples_first")
-"""The entries of a manifest that say how vertices are divided."""
-
-
-def division_of(placement: Placement) -> dict[str, Any]:
-    """Return these entries. The last one is left out where all vertices are drawn alike."""
-    first = isinstance(placement, ExamplesFirst)
-    return {"partitions": placement.partitions, "seed": placement.seed} | ({"examples_first": True} if first else {})
-
-
 def _plain(summary: Summary) -> dict[str, Any]:
     """Return what a manifest says of the sizes. What links have beside their ends is left out where they have nothing."""
     beside = ("weighted", "attributes", "flat") if not summary.numbers else ()
@@ -216,7 +226,7 @@ def _write(folder: Path, reader: Reader, summary: Summary, placement: Placement)
     """Write the links in two passes over them: the first counts those of each bucket, the second puts each in its place."""
     partitions = placement.partitions
     check_room(folder, summary.record_bytes * summary.training + OTHER * summary.others, "the links")
-    (folder / MANIFEST).unlink(missing_ok=True)
+    written(folder, lambda: (folder / MANIFEST).unlink(missing_ok=True))
     counts = np.zeros(partitions**2, dtype=np.int64)
     for records, _ in _placed(reader, summary, placement):
         counts += np.bincount(_buckets(records, placement), minlength=partitions**2)

@@ -64,6 +64,7 @@ class RowFiles:
     ) -> None:
         self.folder, self.placement, self.widths = folder / name, placement, tuple(widths)
         self._mend = mend
+        self.mended = ""  # what was damaged and has been written again, in words
         self.versions: dict[str, tuple[int, str]] = {}  # those that are read now
         self._unforced: set[Path] = set()
         written(self.folder, lambda: self.folder.mkdir(parents=True, exist_ok=True))

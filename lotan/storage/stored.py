@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, turned_bytes
+from lotan.storage.divided import division_entries
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.row_files import GENERATIONS
@@ -81,6 +82,7 @@ class Stored:
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,
+            division=division_entries(partitions, self.seed, examples_first=False),
             evaluation=evaluation_words(self.evaluates_on_disk, self.edges_on_disk) if sizes.messages else "",
             reason=self.reason,
         )

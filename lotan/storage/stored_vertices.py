@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotan.storage.disk_schedule import DiskSchedule, bytes_of_sets, evaluation_words, turned_bytes
+from lotan.storage.divided import division_entries
 from lotan.storage.row_files import GENERATIONS
 from planner.orders.disk import SET_EDGE_SECONDS, making_seconds
 from planner.orders.vertex_division import VertexDivision, VertexSizes
@@ -71,6 +72,7 @@ class StoredVertices:
             compute_seconds=compute_seconds,
             disk_bytes=self.disk_bytes,
             folder=self.folder,
+            division=division_entries(partitions, self.seed, division.order == "cached_nodes"),
             evaluation=evaluation_words(self.evaluates_on_disk, self.edges_on_disk),
             note="; those with training vertices stay" if division.order == "cached_nodes" else "",
         )

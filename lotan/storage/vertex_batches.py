@@ -158,6 +158,8 @@ class StoredVertexBatches:
         self._graph, self._buffer, self._division, self._vertices = graph, buffer, division, vertices
         self._regime, self._chunk_rows, self._both = regime, chunk_rows, both
         self._examples = np.sort(graph.placement.positions(examples))
+        of_features = buffer.files if buffer.fixed is None else buffer.fixed[0]
+        self.notes = tuple(filter(None, (graph.mended, of_features.mended)))
         self._after = ExitStack()
         self._thread = preparing_thread()
 

@@ -101,6 +101,16 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
     return None
 
 
+def check_identity(directory: Path, identity: Mapping[str, str]) -> None:
+    """Check that the newest whole checkpoint of a directory, if there is one, belongs to a run.
+
+    Raises:
+        CheckpointError: If it belongs to a different run.
+    """
+    if known := known_identity(directory):
+        _check_identity(directory / LAST, known, identity)
+
+
 def known_identity(directory: Path) -> Mapping[str, str]:
     """Return the identity of the newest whole checkpoint of a directory, or nothing if there is none that can be read."""
     for path in (directory / LAST, directory / BEST):

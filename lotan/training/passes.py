@@ -51,6 +51,11 @@ class Passes:
         """The engine that the passes run on."""
         return self._engine
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user on how the passes were opened."""
+        return () if self.batches is None else self.batches.notes
+
     def train(self) -> Generator[Sequence[Outcome], None, None]:
         """Run the training passes that are left of the next epoch. The learners take a step after each.
 

@@ -34,7 +34,7 @@ from lotan.storage.row_files import RowFiles, Versions
 from lotan.storage.set_graph import InMemory, VertexRows, arrays_in_files, arrays_of_set
 from lotan.training.learner import Learner, Weights
 from lotan.training.passes import Passes
-from lotan.training.stored_rows import StoredLearner, open_rows, refuse_old_checkpoint
+from lotan.training.stored_rows import StoredLearner, check_checkpoint, open_rows
 from planner.lower import OUTPUT
 from planner.regime import hops_of_plan
 
@@ -92,6 +92,12 @@ class StoredLinkPasses(Passes):
             yield [replace(train_on_pairs(self._local, pass_of, scored), rows=batch.graph.chunks.rows)]
         self._buffer.flush()
         give_back_freed()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user on what was mended."""
+        of_features = "" if self._buffer.fixed is None else self._buffer.fixed[0].mended
+        return tuple(filter(None, (self._graph.mended, of_features)))
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """Rank the links of validation among all vertices, partition by partition."""
@@ -251,7 +257,7 @@ def open_stored(model: torch.nn.Module, job: Job, config: TrainerConfig) -> Iter
     """
     stored = job.stored
     assert stored is not None
-    refuse_old_checkpoint(config)
+    check_checkpoint(job, config)
     with ExitStack() as opened:
         what = "the links, the features and three versions of the learned rows"
         folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what))

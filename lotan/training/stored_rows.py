@@ -17,6 +17,7 @@ from lotan.graph.row_keys import vertex_keys
 from lotan.memory.mapped import MappedMemory
 from lotan.memory.trim import give_back_freed
 from lotan.nn.learned_features import LearnedFeatures
+from lotan.planning.identity import identity
 from lotan.planning.job import Job
 from lotan.planning.stored_rows import learned_modules, states_of_rows
 from lotan.settings.config import TrainerConfig
@@ -25,7 +26,7 @@ from lotan.stages.randomness import Randomness, random_rows
 from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles, Versions, versions_of
-from lotan.training.checkpoint import LAST
+from lotan.training.checkpoint import LAST, check_identity
 from lotan.training.learner import Learner, Weights
 
 DRAWN_ROWS = 1 << 12
@@ -155,9 +156,18 @@ def open_rows(
         raise
 
 
-def refuse_old_checkpoint(config: TrainerConfig) -> None:
-    """Refuse to begin anew beside a checkpoint, whose rows would be overwritten."""
-    if config.checkpoint_dir is not None and not config.resume and (Path(config.checkpoint_dir) / LAST).exists():
+def check_checkpoint(job: Job, config: TrainerConfig) -> None:
+    """Check, before the storage is opened, that a run goes on from the checkpoint beside it.
+
+    Raises:
+        StorageError: If it would begin anew, and overwrite the rows of the checkpoint.
+        CheckpointError: If the checkpoint belongs to a different run.
+    """
+    if config.checkpoint_dir is None:
+        return
+    if config.resume:
+        check_identity(Path(config.checkpoint_dir), identity(job, config))
+    elif (Path(config.checkpoint_dir) / LAST).exists():
         raise StorageError(
             f"{config.checkpoint_dir} holds the checkpoint of an earlier run, whose rows lie in files that a new run would "
             "overwrite; go on from it with resume=True, or name another directory"

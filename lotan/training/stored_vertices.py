@@ -23,7 +23,7 @@ from lotan.storage.vertex_batches import StoredVertexBatches
 from lotan.storage.vertex_partitions import open_vertex_partitions
 from lotan.training.learner import Learner
 from lotan.training.passes import Passes
-from lotan.training.stored_rows import StoredLearner, open_rows, refuse_old_checkpoint, rows_by_id
+from lotan.training.stored_rows import StoredLearner, check_checkpoint, open_rows, rows_by_id
 
 
 def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches:
@@ -36,7 +36,7 @@ def open_stored_vertices(job: Job, config: TrainerConfig) -> StoredVertexBatches
     assert stored is not None
     with ExitStack() as opened:
         what = "the features and the edges"
-        folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what))
+        folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what, only_reads=True))
         division = stored.division
         graph, files, _ = open_vertex_partitions(folder, job.graph, division.order, division.partitions, stored.seed)
         rows = torch.empty(division.slots * graph.placement.capacity, *files.widths)
@@ -116,7 +116,7 @@ def open_vertices_with_rows(
     """
     stored = job.stored_vertices
     assert stored is not None
-    refuse_old_checkpoint(config)
+    check_checkpoint(job, config)
     with ExitStack() as opened:
         what = "the features, the edges and three versions of the learned rows"
         folder = opened.enter_context(claimed_with_room(stored.folder, stored.disk_bytes, what))

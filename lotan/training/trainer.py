@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from lotan.arguments import A_GRAPH, require_flag, require_kind
-from lotan.batches.schedule import Batches
 from lotan.borders import spark_translated, translated
 from lotan.engines.choice import settled_for
 from lotan.engines.opening import check_engine
@@ -236,8 +235,8 @@ class Trainer:
         figures: list[dict[str, float]] = []  # after each epoch
         in_parts = self.job.in_parts
         regime = self._settled.regime
-        if self.job.stored is not None and isinstance(regime, MiniBatch):  # with the partitions that are shown
-            alone["regime"] = replace(regime, order=self.job.stored.division.call)
+        if in_parts is not None and isinstance(regime, MiniBatch):  # with the partitions that are shown
+            alone["regime"] = replace(regime, order=in_parts.division.call)
         with beside_storage(None if in_parts is None else in_parts.folder) as folder:
             copied = Trainer(copy.deepcopy(self.model), self.graph, **{**self._given, **alone, "storage_dir": folder})
             run = copied._fit(Tracker(), lambda passes: figures.append(dict(passes.figures() or {})))
@@ -355,10 +354,8 @@ class Trainer:
         with closing(Progress(epochs, len(start.history), self._settled.progress, listener=tracker.epoch)) as progress:
             options, time_words = learner.job.planned.options, learner.job.time_words(epochs)
             progress.say(f"memory: {options.memory}; time: {time_words}; weights: {options.weights}")
-            if isinstance(passes.batches, Batches) and passes.batches.rows is not None:
-                progress.say(passes.batches.rows.words)
-            for warning in learner.job.warnings:
-                progress.say(warning)
+            for line in (*passes.notes, *learner.job.warnings):
+                progress.say(line)
             if state.epoch or state.part.batches:
                 changes = [f"{name} {value}" for name, value in (self._settled.resume_with or {}).items()]
                 within = f" and {state.part.batches} mini-batches of the next" if state.part.batches else ""

@@ -178,7 +178,14 @@ def set_graph_bytes(share: float, vertices: int, edges: int, numbers: int = 0) -
     return int(VERTEX_BYTES * share * vertices + of_edge * min(1.0, UNEVEN * share**2) * edges)
 
 
-def divide(order: OrderName, sizes: Sizes, room: int, disk: Disk, compute_seconds: float = 0.0) -> Division:
+def divide(
+    order: OrderName,
+    sizes: Sizes,
+    room: int,
+    disk: Disk,
+    compute_seconds: float = 0.0,
+    there: int | None = None,
+) -> Division:
     """Return the division whose epoch is estimated to take the fewest seconds among those that fit into some bytes.
 
     Of equal ones it is the one of the fewest partitions. But of COMET's divisions with as many groups, it is the one of most
@@ -194,18 +201,38 @@ def divide(order: OrderName, sizes: Sizes, room: int, disk: Disk, compute_second
         room: The bytes for all of it.
         disk: The disk.
         compute_seconds: The estimated seconds of an epoch's batches, beside which the disk works; 0: they are not known.
+        there: The number of partitions that are on the disk already, which is taken if a division of so many fits; None: there
+            are none.
 
     Returns:
         The division; the one of the least bytes if none fits.
     """
     found = divisions(order, sizes, disk.block)
     fitting = [one for one in found if one.bytes(sizes) <= room]
-    if not fitting:
+    if there is not None:
+        fitting = [one for one in divisions_of(order, there) if one.bytes(sizes) <= room] or fitting
+    if not fitting:  # nor would a division of so many
         return min(found, key=lambda one: one.bytes(sizes))
     seconds = {one: one.epoch_seconds(sizes, disk, compute_seconds) for one in fitting}
     best = min(fitting, key=lambda one: (seconds[one], one.partitions, -one.capacity))
     alike = [one for one in fitting if one.groups == best.groups and seconds[one] <= NEARLY * seconds[best]]
     return best if order == "beta" else max(alike, key=lambda one: one.partitions)
+
+
+def divisions_of(order: OrderName, partitions: int) -> list[Division]:
+    """Return the divisions into a number of partitions.
+
+    >>> [(one.capacity, one.groups) for one in divisions_of("comet", 9)]
+    [(2, 9), (6, 3), (9, 1)]
+    >>> [one.capacity for one in divisions_of("beta", 4)], [one.capacity for one in divisions_of("comet", 1)]
+    ([2, 3, 4], [1])
+    """
+    if partitions == 1:
+        return [Division(order, 1, 1, 1)]
+    if order == "beta":
+        return [Division("beta", partitions, held, partitions) for held in range(2, partitions + 1)]
+    sizes = [size for size in range(1, partitions + 1) if partitions % size == 0]
+    return [Division("comet", partitions, min(2 * size, partitions), partitions // size) for size in sizes]
 
 
 def divisions(order: OrderName, sizes: Sizes, block: int) -> list[Division]:

@@ -77,13 +77,27 @@ class VertexDivision:
         of_set = set_graph_bytes(self.capacity / self.partitions, sizes.vertices, sizes.edges, sizes.edge_numbers)
         return self.buffer_bytes(sizes) + of_set
 
+    @property
+    def call(self) -> str:
+        """The order with these sizes, as a regime takes it.
+
+        >>> VertexDivision("each_once", 8, 4, 8).call
+        'each_once(partitions=8, buffer=4)'
+        """
+        return f"{self.order}(partitions={self.partitions}, buffer={self.capacity})"
+
     def __str__(self) -> str:
         first = f", {self.training} of them with all training vertices" if self.order == "cached_nodes" else ""
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{first}"
 
 
 def divide_vertices(
-    order: VertexOrderName, sizes: VertexSizes, room: int, block: int, earlier: str | None = None
+    order: VertexOrderName,
+    sizes: VertexSizes,
+    room: int,
+    block: int,
+    earlier: str | None = None,
+    there: int | None = None,
 ) -> VertexDivision:
     """Return the division with most of the graph in memory among those that fit into some bytes.
 
@@ -96,17 +110,20 @@ def divide_vertices(
         room: The bytes for all of it.
         block: The bytes of a block of the disk, which the features and rows of a partition have at least.
         earlier: The division of the run that goes on, in words. It is taken again if it fits; None: a new run.
+        there: The number of partitions that are on the disk already, which is taken if a division of so many fits; None: there
+            are none.
 
     Returns:
         The division; the one of the least bytes if none fits.
     """
-    found = _divisions(order, sizes, block)
-    fitting = [one for one in found if one.bytes(sizes) <= room]
-    if kept := [one for one in fitting if str(one) == earlier]:
+    found, written = _divisions(order, sizes, block), [] if there is None else _of_so_many(order, sizes, there)
+    fitting, usable = ([one for one in some if one.bytes(sizes) <= room] for some in (found, written))
+    if kept := [one for one in (*fitting, *usable) if str(one) == earlier]:
         return kept[0]
+    fitting = usable or fitting
     if fitting:  # of equal shares the one with longer partitions, which comes later
         return max(fitting, key=lambda one: (one.capacity / one.partitions, -one.partitions))
-    return min(found, key=lambda one: one.bytes(sizes))
+    return min((*found, *written), key=lambda one: one.bytes(sizes))
 
 
 def _divisions(order: VertexOrderName, sizes: VertexSizes, block: int) -> list[VertexDivision]:
@@ -115,7 +132,13 @@ def _divisions(order: VertexOrderName, sizes: VertexSizes, block: int) -> list[V
     for partitions in PARTITIONS:
         if partitions > min(fine, sizes.vertices):
             continue
-        training = sizes.least_training(partitions) if order == "cached_nodes" else partitions
-        least = training if order == "cached_nodes" else 2
-        found += [VertexDivision(order, partitions, most, training) for most in range(least, partitions + 1)]
+        found += _of_so_many(order, sizes, partitions)
     return found
+
+
+def _of_so_many(order: VertexOrderName, sizes: VertexSizes, partitions: int) -> list[VertexDivision]:
+    if partitions == 1:
+        return [VertexDivision(order, 1, 1, 1)]
+    training = sizes.least_training(partitions) if order == "cached_nodes" else partitions
+    least = training if order == "cached_nodes" else 2
+    return [VertexDivision(order, partitions, most, training) for most in range(least, partitions + 1)]

@@ -61,3 +61,24 @@ def test_what_cannot_be_written_is_refused(
     assert main(words) != 0
     assert error in capsys.readouterr().err
     assert not (tmp_path / "parts").exists()
+
+
+def test_damage_is_said_by_the_command_and_by_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, parts = saved(tmp_path), tmp_path / "parts"
+    words = ["partition", "--graph", str(place), "--order", "each_once", "--partitions", "4", "--out", str(parts)]
+    assert main(words) == 0
+    for name in ("edges.bin", "features/1.0.bin"):
+        whole = (parts / name).read_bytes()
+        (parts / name).write_bytes(whole[:-4])
+        assert main(words) == 0
+        printed = capsys.readouterr().out
+        assert f"storage: {parts / name} " in printed
+        assert printed.count("it was written again from the graph") == 1
+        (parts / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        regime = lotan.MiniBatch(20, (4,), order="each_once(partitions=4, buffer=3)")
+        graph = lotan.Graph.read(str(place))
+        lotan.Trainer(lotan.nn.GraphSAGE(6, 4, 1, 3), graph, regime=regime, storage_dir=parts, epochs=1).fit()
+        printed = capsys.readouterr().err
+        assert f"storage: {parts / name} was " in printed
+        assert printed.count("it was written again from the graph") == 1
+        assert (parts / name).read_bytes() == whole

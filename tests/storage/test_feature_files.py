@@ -27,7 +27,9 @@ def test_damaged_features_are_written_again(tmp_path: Path, name: str, damage: s
         place.unlink()
     else:
         place.write_bytes(damaged[damage])
-    assert open_features(tmp_path, features, PLACEMENT)[1]
+    files, written = open_features(tmp_path, features, PLACEMENT)
+    assert written
+    assert (str(place) in files.mended) == (damage != "gone" or name != "features.json")
     assert place.read_bytes() == whole
     assert not open_features(tmp_path, features, PLACEMENT)[1]
 

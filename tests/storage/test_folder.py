@@ -66,6 +66,19 @@ def test_too_little_room_and_a_folder_that_cannot_be_written_are_known_before(
     assert refusal(tmp_path, 1) == f"nothing can be written to {tmp_path}"
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "edges.bin", "held.bin", "features.json", "features", "rows"])
+def test_files_of_the_user_with_such_names_stay(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"name": "mine"}')
+    with pytest.raises(StorageError, match=f"{name} is there, and no run has written it"), claimed_storage(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    (tmp_path / name).rename(tmp_path / "mine")
+    with claimed_storage(tmp_path):
+        (tmp_path / name).touch()
+    with claimed_storage(tmp_path):  # a storage of which only this is left
+        pass
+
+
 def test_the_nearest_folder_is_asked(tmp_path: Path) -> None:
     assert nearest(tmp_path / "a" / "b") == nearest(tmp_path) == tmp_path
     assert nearest(tmp_path / ("a" * 300)) == tmp_path  # which the system refuses to look for

@@ -136,15 +136,25 @@ def test_a_torn_write_is_found_and_made_again(tmp_path: Path, name: str, damage:
         place.unlink()
     else:
         place.write_bytes(whole[:-9] if damage == "cut" else whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
-    assert opened(tmp_path, graph)[1]
+    found, written = opened(tmp_path, graph)
+    assert written
+    assert (str(place) in found.mended) == (damage != "gone" or name != "manifest.json")
     assert place.read_bytes() == whole
-    assert not opened(tmp_path, graph)[1]
+    again, written = opened(tmp_path, graph)
+    assert not written
+    assert not again.mended
 
 
-def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path) -> None:
+def test_another_division_and_another_graph_are_refused(tmp_path: Path) -> None:
     held = columns(3)
-    opened(tmp_path, lotan.Graph.from_arrays(**held))
-    assert opened(tmp_path, lotan.Graph.from_arrays(**held), partitions=5)[1]
+    opened(tmp_path, lotan.Graph.from_arrays(**held), partitions=5)
+    for wanted in ({"partitions": 4}, {"partitions": 5, "seed": 1}):
+        words = (
+            f"holds 5 partitions drawn with seed 0, and this needs {wanted['partitions']} partitions drawn with seed "
+        )
+        with pytest.raises(StorageError, match=words):
+            opened(tmp_path, lotan.Graph.from_arrays(**held), **wanted)
+    assert not opened(tmp_path, lotan.Graph.from_arrays(**held), partitions=5)[1]
     before = (tmp_path / "edges.bin").read_bytes()
     shuffled = np.random.default_rng(0).permutation(len(held["src"]))
     same = {name: one[shuffled] if name != "features" else one for name, one in held.items()}

@@ -324,6 +324,26 @@ def test_the_disk_decides_the_partitions_too(monkeypatch: pytest.MonkeyPatch) ->
     assert "chosen" not in trainer().explain(), "the order says the sizes"
 
 
+@pytest.mark.parametrize("order", ["beta", "comet"])
+def test_partitions_that_are_on_the_disk_are_taken(order: str, tmp_path: Path) -> None:
+    regime = lotan.MiniBatch(16, (), seed=2, order=order)
+    given = {"regime": regime, "memory_limit": "4g", "storage_dir": tmp_path / "parts", "epochs": 1}
+    usual = trainer(**given).job.stored
+    reader = LinkReader(graph(), TASK)
+    (tmp_path / "parts").mkdir()
+    open_partitioned(tmp_path / "parts", reader, reader.summary(), 9, 2)
+    asked = trainer(**given)
+    assert usual.division.partitions != asked.job.stored.division.partitions == 9
+    assert "of the 9 partitions on the disk that fit into the limit" in asked.explain()
+    before = (tmp_path / "parts" / "edges.bin").stat().st_mtime_ns
+    asked.fit()
+    assert (tmp_path / "parts" / "edges.bin").stat().st_mtime_ns == before
+    low = trainer(**(given | {"memory_limit": usual.footprint.least})).job.stored.division
+    assert low.partitions != 9, "nine partitions do not fit"
+    regime = lotan.MiniBatch(16, (), seed=3, order=order)
+    assert trainer(**(given | {"regime": regime})).job.stored.division == usual.division, "another seed"
+
+
 def test_a_run_goes_on_with_its_partitions_on_a_disk_that_is_measured_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +356,8 @@ def test_a_run_goes_on_with_its_partitions_on_a_disk_that_is_measured_otherwise(
     on(monkeypatch, SLOW)
     again = trainer("beta", epochs=2, resume=True, **given)
     assert again.job.stored is not None
-    assert again.job.stored.division == wanted != trainer("beta", **given).job.stored.division
+    assert again.job.stored.division == wanted
+    assert trainer("beta", **(given | {"checkpoint_dir": None})).job.stored.division != wanted
     assert "chosen by the run that goes on" in again.explain()
     assert len(again.fit().history) == 2
     other = trainer("beta", epochs=2, resume=True, **(given | {"memory_limit": limit - 1500}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -26,6 +28,7 @@ from lotan.planning.job import Job
 from lotan.planning.learned import draw_rows
 from lotan.stages.randomness import Randomness
 from lotan.storage import row_files
+from lotan.storage.folder import HELD, claimed_storage
 from lotan.storage.placement import ExamplesFirst, Placement
 from lotan.storage.stored_vertices import StoredVertices
 from lotan.training.learner import weights_of
@@ -277,13 +280,16 @@ def test_a_run_goes_on_within_an_epoch_to_the_same_bits(
 
 
 @pytest.mark.thorough
-def test_another_division_is_written_and_another_graph_is_refused(tmp_path: Path) -> None:
-    for order in (CACHED, ONCE, CACHED):
-        asked = trainer(order, storage_dir=tmp_path, epochs=1)
-        alone = trainer(order, epochs=1)
-        asked.fit()
-        alone.fit()
-        assert all(torch.equal(one, alone.model.get_parameter(name)) for name, one in asked.model.named_parameters())
+def test_another_division_and_another_graph_are_refused(tmp_path: Path) -> None:
+    trainer(CACHED, storage_dir=tmp_path, epochs=1).fit()
+    others = (ONCE, "7 partitions"), (CACHED.replace("cached_nodes", "each_once"), "8 partitions")
+    for order, words in others:
+        reason = f"holds 8 partitions drawn with seed 2, with the training vertices in the first of them, and this needs {words}"
+        asked = trainer(order, storage_dir=tmp_path)
+        assert f"a run would be refused: {tmp_path} {reason}" in asked.explain()
+        with pytest.raises(StorageError, match=reason):
+            asked.fit()
+    trainer(CACHED.replace("buffer=5", "buffer=6"), storage_dir=tmp_path, epochs=1).fit()
     with pytest.raises(StorageError, match="another graph"):
         trainer(storage_dir=tmp_path, graph=lotan.Graph.from_arrays(**columns(1))).fit()
 
@@ -388,6 +394,53 @@ def test_the_memory_limit_decides_the_partitions() -> None:
         with_limit(least - 1)
     with pytest.raises(ConfigurationError, match="needs memory_limit"):
         trainer("each_once").explain()
+
+
+def test_partitions_that_are_on_the_disk_are_taken(tmp_path: Path) -> None:
+    trainer(ONCE, storage_dir=tmp_path, epochs=1).fit()
+    given = {"memory_limit": "4g", "epochs": 1}
+    for order, partitions in (("each_once", 7), ("cached_nodes", 1)):
+        job = trainer(order, storage_dir=tmp_path, **given).job.stored_vertices
+        assert job is not None
+        assert job.division.partitions == partitions
+    asked, alone = trainer("each_once", storage_dir=tmp_path, **given), trainer("each_once", **given)
+    asked.fit()
+    assert alone.job.stored_vertices is not None
+    assert alone.job.stored_vertices.division.partitions == 1
+
+
+def on_read_only_media(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let nothing in a folder be written."""
+    opened, able = os.open, os.access
+
+    def refusing(path: Any, flags: int, *mode: int, **more: Any) -> int:
+        if isinstance(path, str | Path) and Path(path).is_relative_to(folder) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, flags, *mode, **more)
+
+    monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_relative_to(folder) and able(path, mode))
+
+
+@pytest.mark.parametrize("order", [CACHED, ONCE])
+def test_whole_partitions_on_read_only_media_are_trained_from(
+    order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tmp_path / "parts"
+    first = trainer(order, storage_dir=parts)
+    first.fit()
+    (parts / HELD).unlink()  # a copy on such media has none
+    on_read_only_media(monkeypatch, parts)
+    asked = trainer(order, storage_dir=parts)
+    assert "would be refused" not in asked.explain()
+    with claimed_storage(parts, only_reads=True):  # another run reads it too
+        asked.fit()
+    assert all(torch.equal(one, first.model.get_parameter(name)) for name, one in asked.model.named_parameters())
+    with pytest.raises(StorageError, match="Read-only file system; mount it for writing"):
+        with_rows(order, storage_dir=parts).fit()
+    (parts / "manifest.json").rename(tmp_path / "manifest.json")
+    with pytest.raises(StorageError, match="no run has written it"):
+        trainer(order, storage_dir=parts).fit()
 
 
 @pytest.mark.parametrize("order", ["cached_nodes", "each_once"])
