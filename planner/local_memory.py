@@ -57,6 +57,20 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     return graph + columns + kept + scratch + turned + learned_held(plan, statistics)
 
 
+def batches_bytes(plan: Plan, statistics: Statistics, layout: Layout, ahead: int) -> int:
+    """Return the bytes of mini-batches on local: of one that trains, and of those that are prepared ahead.
+
+    Args:
+        plan: The plan of a batch.
+        statistics: The expected sizes of a batch.
+        layout: The chunks and the threads.
+        ahead: The number of batches that are prepared ahead. They have rows and edges, and no values that are computed.
+    """
+    static = sum(column_bytes(column, statistics) for column in (*plan.static_columns, *plan.hoisted))
+    graph = reading_bytes(replace(statistics, width=0)) + static
+    return int(GAPS * (local_bytes(plan, statistics, layout) + ahead * graph))
+
+
 def local_least_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Return the bytes on local if columns and saved values lie in files: the floor, and what a step has in hand."""
     in_hand = [

@@ -13,8 +13,9 @@ from lotan.engines.local.batch_graph import follows_from_sample, load_batch, onl
 from lotan.engines.local.engine import LocalEngine
 from lotan.engines.local.loaded_graph import FromGraph, LoadedGraph
 from lotan.engines.rows_of_types import RowsOfTypes
-from lotan.graph.arrays import GraphArrays, some_of
+from lotan.graph.arrays import GraphArrays, Positions
 from lotan.graph.graph import Graph
+from lotan.memory.mapped import MappedMemory, rows_at
 from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
@@ -38,24 +39,32 @@ class BatchLoader:
         plan: The plan of a batch. Columns that it computes once are computed here, on the whole graph.
         chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the batch.
         elsewhere: The columns that are not the graph's own, and the places of learned rows; None: all are in its order.
+        in_files: True if columns that are computed once lie in files, as features may. Few of their pages are in memory.
     """
 
     def __init__(
-        self, graph: Graph, plan: Plan, chunk_rows: int | None = None, elsewhere: Elsewhere | None = None
+        self,
+        graph: Graph,
+        plan: Plan,
+        chunk_rows: int | None = None,
+        elsewhere: Elsewhere | None = None,
+        in_files: bool = False,
     ) -> None:
         self._arrays, self._plan, self._chunk_rows, self._elsewhere = graph.arrays(), plan, chunk_rows, elsewhere
         self._of_types = RowsOfTypes(graph)
         memory = Memory()
         self._programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
         there: Collection[str] = () if elsewhere is None else elsewhere.columns
-        static = {name: column for name, column in _static(graph, plan, there).items() if not follows_from_sample(name)}
-        self._sparse = {name: SparseRows(static[name]) for name in self._read_as_sparse() if name in static}
+        every = _static(graph, plan, there, in_files)
+        static = {name: column for name, column in every.items() if not follows_from_sample(name)}
+        sparse = () if in_files else self._read_as_sparse()  # the sparse rows of all vertices would be in memory
+        self._sparse = {name: SparseRows(static[name]) for name in sparse if name in static}
         self._static = {name: column for name, column in static.items() if name not in self._sparse}
 
     def load(self, sample: Sample) -> LoadedGraph:
         """Return a sample as a graph in memory, with the matrices that the plan's sums along edges need."""
         rows, counts = torch.from_numpy(sample.rows), sample.counts
-        static = {name: column.index_select(0, rows) for name, column in self._static.items() if name != "split"}
+        static = {name: _chosen(column, sample.rows) for name, column in self._static.items() if name != "split"}
         # the plan names the column, but no step reads its numbers
         static |= {name: torch.zeros(1).expand(len(rows), rest.shape[1]) for name, rest in self._sparse.items()}
         static["split"] = only_targets(len(sample.rows), counts[0])
@@ -82,15 +91,22 @@ class BatchLoader:
             sample.rows,
             sample.src,
             sample.dst,
-            weight=some_of(arrays.weight, sample.edges),
-            edge_attr=some_of(arrays.edge_attr, sample.edges),
-            edge_type=some_of(arrays.edge_type, sample.edges),
+            weight=None if arrays.weight is None else rows_at(arrays.weight, sample.edges),
+            edge_attr=None if arrays.edge_attr is None else rows_at(arrays.edge_attr, sample.edges),
+            edge_type=None if arrays.edge_type is None else rows_at(arrays.edge_type, sample.edges),
         )
 
 
-def _static(graph: Graph, plan: Plan, there: Collection[str] = ()) -> Mapping[str, Tensor]:
+def _chosen(column: Tensor, rows: Positions) -> Tensor:
+    """Return some rows of a column, which may lie in a file."""
+    if MappedMemory().holds(column):
+        return torch.from_numpy(rows_at(column.numpy(), rows))
+    return column.index_select(0, torch.from_numpy(rows))
+
+
+def _static(graph: Graph, plan: Plan, there: Collection[str], in_files: bool) -> Mapping[str, Tensor]:
     """Return the static columns that training reads, of the whole graph and in its own order, but those in `there`."""
-    engine = LocalEngine()
+    engine = LocalEngine(on_disk=in_files)
     try:
         engine.load(graph, replace(plan, levels=None))
         read = (plan.lasting | {"label"}) - set(there)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lotan.batches.schedule import Batches, TrainingBatches
 from lotan.engines.base import Engine
+from lotan.engines.local.engine import LocalEngine
 from lotan.graph.graph import Graph
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
@@ -37,8 +38,9 @@ def open_batches(
     """
     regime = config.regime
     assert isinstance(regime, MiniBatch)
-    if engine.traits.in_process:
-        here = Batches(graph, plan, regime, epochs or config.epochs, config.chunk_rows, both=both)
+    if isinstance(engine, LocalEngine):
+        last, in_files = epochs or config.epochs, engine.in_files
+        here = Batches(graph, plan, regime, last, config.chunk_rows, both=both, in_files=in_files)
         here.rows = rows
         return here
     from lotan.batches.on_spark import SparkBatches  # imported here, because the local engine needs no Spark

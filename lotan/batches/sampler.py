@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lotan.batches.draws import DRAWS, OUT_DRAWS, Positions, choose, keys_by_relation
-from lotan.graph.arrays import GraphArrays, runs
+from lotan.graph.arrays import GraphArrays, counted, runs
+from lotan.memory.mapped import rows_at
 from lotan.stages.draws import Randomness
 from planner.regime import Fanout
 
@@ -72,13 +73,13 @@ class Sampler:
     def __init__(self, arrays: GraphArrays, both: bool = False, by_relation: bool = False) -> None:
         vertices = len(arrays.ids)
         self._src, self._keys = arrays.src, arrays.keys
-        ends = np.bincount(arrays.dst, minlength=vertices).cumsum()
+        ends = counted(arrays.dst, vertices).cumsum()
         self._indptr = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # the first in-edge of each vertex
         self._dst, self._both = arrays.dst, both
         self._outgoing: _Outgoing | None = None
         if both:
             outgoing = np.argsort(arrays.src, kind="stable")
-            counts = np.bincount(arrays.src, minlength=vertices).cumsum()
+            counts = counted(arrays.src, vertices).cumsum()
             self._outgoing = _Outgoing(outgoing, np.concatenate([np.zeros(1, dtype=np.int64), counts]))
         self._related = _Related.of(arrays) if by_relation else None
         self._places = np.full(vertices, -1, dtype=np.int64)  # the place of each vertex in the batch, or -1
@@ -104,12 +105,12 @@ class Sampler:
                 drawn, of_vertex = self._drawn(levels[-1], fanout, of)
                 if without is not None:
                     drawn, of_vertex = self._kept(drawn, of_vertex, without)
-                ends = self._src[drawn]
+                ends = rows_at(self._src, drawn)
                 if self._outgoing is not None:
                     out = self._drawn_out(self._outgoing, levels[-1], fanout, of)
                     if without is not None:
                         out, _ = self._kept(out, np.array([len(out)]), without)
-                    ends = np.concatenate([ends, self._dst[out]])
+                    ends = np.concatenate([ends, rows_at(self._dst, out)])
                     edges.append(out)
                 edges.append(drawn)
                 degrees.append(of_vertex)
@@ -144,13 +145,13 @@ class Sampler:
 
     def _sorted(self, rows: Positions, counts: Positions, edges: Positions, degrees: Positions) -> Sample:
         """Return the sample with its edges sorted by source within each destination."""
-        src, dst = self._places[self._src[edges]], np.repeat(np.arange(len(degrees)), degrees)
+        src, dst = self._places[rows_at(self._src, edges)], np.repeat(np.arange(len(degrees)), degrees)
         order = np.argsort(dst * len(rows) + src, kind="stable")  # parallel edges stay in the graph's order
         return Sample(rows, tuple(counts.tolist()), edges[order], src[order], dst)
 
     def _of_both(self, rows: Positions, counts: Positions, edges: Positions) -> Sample:
         """Return a sample of edges that were drawn from either end, each once."""
-        src, dst = self._places[self._src[edges]], self._places[self._dst[edges]]
+        src, dst = (self._places[rows_at(ends, edges)] for ends in (self._src, self._dst))
         order = np.lexsort((src, dst))  # stable: parallel edges stay in the graph's order
         return Sample(rows, tuple(counts.tolist()), edges[order], src[order], dst[order])
 

@@ -133,6 +133,7 @@ class Batches:
         examples: The numbers of the examples; None: the rows of the training vertices that have labels. [examples]
         keys: The row keys by which examples are put in order, by their numbers; None: those of the vertices.
         both: True to draw out-edges too.
+        in_files: True if columns that are computed once lie in files, see `BatchLoader`.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Batches:
         examples: Positions | None = None,
         keys: Positions | None = None,
         both: bool = False,
+        in_files: bool = False,
     ) -> None:
         self.plan, self.engine, self.prepared = plan, LocalEngine(chunk_rows), Prepared()
         arrays = graph.arrays()
@@ -152,7 +154,7 @@ class Batches:
         self._fanouts = regime.fanouts[: hops_of_plan(plan)]
         self._examples = examples_of(arrays) if examples is None else examples
         self._sampler = Sampler(arrays, both, graph.vertex_types is not None)
-        self._loader = BatchLoader(graph, plan, chunk_rows)
+        self._loader = BatchLoader(graph, plan, chunk_rows, in_files=in_files)
         self._of_epoch: tuple[int, list[Positions]] = (0, [])  # an epoch and the targets of its batches
         self.count = -(-len(self._examples) // regime.batch_size)
         self._end = (epochs + 1) * self.count  # epochs begin at 1

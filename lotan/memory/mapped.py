@@ -165,6 +165,29 @@ def give_back(array: npt.NDArray[Number]) -> None:
         MappedMemory().give_back(torch.from_numpy(array))
 
 
+def rows_at(array: npt.NDArray[Number], rows: npt.NDArray[np.int64]) -> npt.NDArray[Number]:
+    """Return some rows of an array, in the order that is asked for.
+
+    Of an array in a file, the rows of one region are read after those of another, so that few of its pages are in memory.
+
+    Args:
+        array: The array. [any, ...]
+        rows: The rows, as positions. [rows]
+    """
+    memory, length = MappedMemory(), max(1, PART_BYTES // max(1, array[:1].nbytes))
+    if len(array) <= length or not memory.holds(torch.from_numpy(array)):
+        return array[rows]
+    order = np.argsort(rows, kind="stable")
+    starts = np.arange(0, len(array), length)
+    cuts = np.searchsorted(rows[order], starts)
+    found = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
+    for start, some in zip(starts, np.split(order, cuts[1:]), strict=True):
+        if len(some):
+            found[some] = array[rows[some]]
+            give_back(array[start : start + length])
+    return found
+
+
 def parts(array: npt.NDArray[Number]) -> Iterator[slice]:
     """Yield the rows of an array: some at a time if it lies in a file, and otherwise all.
 

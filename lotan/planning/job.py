@@ -21,20 +21,23 @@ from lotan.storage.disk_schedule import DiskSchedule
 from lotan.storage.stored import Stored
 from lotan.storage.stored_vertices import StoredVertices
 from planner import Planned
+from planner.chunks import PART_BYTES
 from planner.cost.seconds import PassCost
-from planner.estimate import row_bytes
-from planner.explain.sizes import counted, duration
+from planner.estimate import column_bytes, row_bytes
+from planner.explain.sizes import counted, duration, size
 from planner.footprint import Footprint, without_rows
+from planner.local_memory import ENDS_BYTES, batches_bytes
 from planner.loss import LossSpec
 from planner.options import EpochSeconds
 from planner.physical import Plan
-from planner.shares import DRIVER_BYTES
 from planner.spec import SPLITS, Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
-BATCHES_HELD = 1 + BATCHES_AHEAD  # mini-batches in memory at one time: the one that trains, and those prepared ahead
 SAMPLE_VERTEX_BYTES, SAMPLE_EDGE_BYTES = 8, 24  # of a batch whose drawn edges are kept
+# of the graph, for its sampler: the first edge, the place and the key of a vertex, and the order of edges by their sources
+SAMPLER_VERTEX_BYTES, SAMPLER_EDGE_BYTES = 32, 24
+ROWS_AT_BYTES = 2 * PART_BYTES  # of pages in memory, and of rows that were read from them
 
 
 @dataclass(frozen=True)
@@ -176,8 +179,8 @@ class Job:
         found = limit.needs(self.traits, plan or self.plan, self.statistics, partitions)
         if self.batch is not None:
             # a worker runs a batch as the local engine does
-            of_batch = limit.needs(ENGINES["local"], self.batch.plan, self.batch.statistics, partitions)
-            held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
+            layout = limit.layout(ENGINES["local"], partitions)
+            held = batches_bytes(self.batch.plan, self.batch.statistics, layout, BATCHES_AHEAD)
             regime = config.regime
             if regime.is_stored:
                 found = found if self.stored_vertices is None else without_rows(found, self.plan, self.statistics)
@@ -186,9 +189,14 @@ class Job:
                 return replace(
                     found, peak=found.peak + held, least=found.least + held, in_memory=in_memory, alone=False
                 )
-            whole = (found.in_memory or found.least) + held  # beside batches, columns of evaluation stay in memory
+            whole = (found.in_memory or found.least) + held
             in_memory = whole if self.traits.in_process else found.in_memory
-            found = replace(found, peak=found.peak + held, least=whole, in_memory=in_memory, alone=False)
+            least = whole  # beside batches of links, columns of an evaluation stay in memory
+            if self.linked is None and self.traits.in_process:
+                sampler = SAMPLER_VERTEX_BYTES * self.statistics.vertices + ROWS_AT_BYTES
+                sampler += self.both * SAMPLER_EDGE_BYTES * self.statistics.edges
+                least = min(whole, found.least + held + sampler)
+            found = replace(found, peak=found.peak + held, least=least, in_memory=in_memory, alone=False)
             if not self.traits.in_process:
                 row = sum(row_bytes(column) for column in self.batch.plan.static_columns)
                 rows = limit.rows_kept(row, self.statistics.vertices, self.batch.statistics.vertices)
@@ -233,7 +241,8 @@ def described_memory(job: Job, config: TrainerConfig) -> Job:
     limit, needs = MemoryLimit.of(config), job.needs(config)
     if limit.bytes is not None:
         check_fits(limit, job.engine.name, {job.engine.name: needs}, lambda: _hints(job, config))
-    said: dict[str, Any] = {"memory": limit.described(needs), "peak_bytes": limit.peak(needs)}
+    memory = limit.described(needs) + (_files_read(job) if needs.spills(limit.bytes) else "")
+    said: dict[str, Any] = {"memory": memory, "peak_bytes": limit.peak(needs)}
     said["seconds"] = EpochSeconds(job.training_seconds, job.evaluation_seconds, job.link_seconds.ranking)
     planned = job.planned.described(**said)
     if job.batch is None:
@@ -243,6 +252,17 @@ def described_memory(job: Job, config: TrainerConfig) -> Job:
             f"in workers, to which Spark sends whole batches; engine {job.engine.name}: {job.engine.reason}"
         )
     return replace(job, planned=planned, batch=job.batch.described(**said))
+
+
+def _files_read(job: Job) -> str:
+    """Return what a batch reads of features and edges that lie in files beside columns, in words; "" if it reads none there."""
+    if job.batch is None or job.in_parts is not None or not job.statistics.in_files:
+        return ""
+    of_batch = job.batch.statistics
+    rows = sum(column_bytes(column, of_batch) for column in job.batch.plan.static_columns)
+    return (
+        f", and so do features and edges, of which a batch reads about {size(rows + ENDS_BYTES // 2 * of_batch.edges)}"
+    )
 
 
 def _hints(job: Job, config: TrainerConfig) -> list[str]:

@@ -30,7 +30,7 @@ from lotan.graph.labels import class_notes
 from lotan.graph.seen_labels import with_seen_labels
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
-from lotan.planning.batches import draws_both, sampling_notes, sampling_of, with_batches
+from lotan.planning.batches import draws_both, plan_of_batch, sampling_notes, sampling_of, with_batches
 from lotan.planning.job import Job
 from lotan.planning.learned import check_learned_rows, draw_rows, place_of_rows, rows_in_spark
 from lotan.planning.losses import loss_of
@@ -313,9 +313,12 @@ def foreseen(
         train, evaluate, loss, graph, config, statistics, sampling, limited and apart, alone
     )
     limit = MemoryLimit.of(config).bytes
-    if limited and not apart and limit is not None and needs.least > limit:  # the error counts batches at once
-        with_batches(Job(graph, train, evaluate, loss, statistics, planned, engine), sampling, config)
-    return needs
+    if limit is None or apart or not limited:
+        return needs
+    job = Job(graph, train, evaluate, loss, statistics, planned, engine)
+    if needs.least > limit:  # the error counts batches at once
+        with_batches(job, sampling, config)
+    return replace(job, batch=plan_of_batch(job, sampling, config)).needs(config)
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:

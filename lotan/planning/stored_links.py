@@ -20,7 +20,7 @@ from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
 from lotan.planning.batches import plan_of_batch, sampling_of
-from lotan.planning.job import BATCHES_HELD, Job, described_memory
+from lotan.planning.job import Job, described_memory
 from lotan.planning.link_seconds import LinkSeconds, changing_seconds, ranking_seconds, scoring_seconds
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
@@ -34,7 +34,7 @@ from lotan.planning.stored_rows import (
 )
 from lotan.settings.config import TrainerConfig
 from lotan.settings.metric_names import main_metric
-from lotan.settings.regimes import MiniBatch
+from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
 from lotan.settings.tasks import ALL, LinkPrediction
 from lotan.storage.disk_probe import disk_of
 from lotan.storage.divided import partitions_there
@@ -49,7 +49,7 @@ from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.explain.sizes import counted
 from planner.footprint import Footprint, footprint
-from planner.local_memory import edges_in_files, local_gaps
+from planner.local_memory import batches_bytes, edges_in_files, local_gaps
 from planner.loss import LossSpec
 from planner.neighbours import orders_neighbours
 from planner.orders.disk import LINK_SECONDS, rounded
@@ -58,7 +58,7 @@ from planner.orders.division import VERTEX_BYTES as SET_VERTEX_BYTES
 from planner.regime import Sampling
 from planner.scratch import NUMBER_BYTES
 from planner.shares import DRIVER_BYTES
-from planner.statistics import Profile, Statistics
+from planner.statistics import Profile
 from planner.steps.learned_rows import LEARNED_COPIES, learned_bytes
 
 VERTEX_BYTES = 64
@@ -368,8 +368,6 @@ def _fixed_bytes(job: Job, summary: Summary, sampling: Sampling, config: Trainer
     """Return the bytes that do not depend on the partitions: the process, the vertices, batches, and scores."""
     assert job.batch is not None
     limit = MemoryLimit.of(config)
-    small: Statistics = job.batch.statistics
-    of_batch = footprint(job.traits, job.batch.plan, small, limit.layout(job.traits, None))
     task = config.task
     assert isinstance(task, LinkPrediction)
     scored = ScoreSizes(
@@ -380,7 +378,8 @@ def _fixed_bytes(job: Job, summary: Summary, sampling: Sampling, config: Trainer
         vertices=0,
         width=job.loss.outputs,
     )
-    held = BATCHES_HELD * (of_batch.peak - DRIVER_BYTES)
+    layout = limit.layout(job.traits, None)
+    held = batches_bytes(job.batch.plan, job.batch.statistics, layout, BATCHES_AHEAD)
     return (
         DRIVER_BYTES
         + READ_BYTES

@@ -382,7 +382,7 @@ def test_batches_on_blocks_are_explained() -> None:
     shown = lotan.Trainer(model, sample(seed=5).graph, regime=regime, engine="blocks").explain()
     assert "Engine  local (in workers, to which Spark sends whole batches; engine blocks: asked for)" in shown
     words = " ".join(shown.split())
-    assert "to draw and send them" in words
+    assert "to draw and send batches" in words
     assert "1 hop fewer, because first sums are computed once" in words
     assert "hoist_invariant 1x" in words
     assert "evaluation, on all" in shown

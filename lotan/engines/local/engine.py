@@ -103,6 +103,11 @@ class LocalEngine(Engine):
         self._one_by_one = on_disk  # a lazy sum keeps its whole input in memory until its reader ends
 
     @property
+    def in_files(self) -> bool:
+        """True if columns and saved values lie in files."""
+        return self._mapped is not None
+
+    @property
     def _loaded(self) -> LoadedGraph:
         if self._graph is None:
             raise EngineError("the local engine has no graph: call load first")
