@@ -108,8 +108,15 @@ def _run_unless_interrupted(given: Sequence[str], received: Event, own_process: 
 
 
 def _run(given: Sequence[str]) -> int:
+    from lotan.cli.option_words import in_options
+
     options = _parser(given).parse_args(given)
-    status = int(import_module(f"lotan.cli.{options.command}").run(options))
+    names = set(vars(options))  # before the command adds any
+    try:
+        status = int(import_module(f"lotan.cli.{options.command}").run(options))
+    except LotanError as error:
+        error.args = (in_options(str(error), names),)
+        raise
     sys.stdout.flush()  # flushed here, where a full disk or a missing reader can still be reported
     return status
 

@@ -35,6 +35,15 @@ def byte_count(name: str, given: object, least: int = 1) -> int:
     return found
 
 
+def as_limit(count: int) -> str:
+    """Return bytes in the form that settings take, rounded up to mebibytes.
+
+    >>> as_limit(1), as_limit(3 << 30)
+    ('1m', '3072m')
+    """
+    return f"{-(-count // _UNITS['m'])}m"
+
+
 def _read(given: object) -> int | None:
     if isinstance(given, int) and not isinstance(given, bool):
         return given
