@@ -426,4 +426,4 @@ def test_memory_of_a_worker_is_written_as_that_of_a_training(monkeypatch, capsys
     assert [main(words), main([*words, "--memory", "512m"]), main([*words, "--memory", "0"])] == [0, 0, 0]
     assert [settings.memory for settings in served] == [1 << 30, 512 << 20, 0]
     assert main([*words, "--memory", "lots"]) == 2
-    assert "memory is 'lots'; expected a number of bytes" in capsys.readouterr().err
+    assert "--memory is 'lots', which is no size in bytes; expected" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from lotan.engines.choice import ENGINES, limit_notes
 from lotan.errors import ConfigurationError
 from lotan.exploring.calibration import trained_on
 from lotan.hosts.jar import JAR
-from lotan.hosts.spark_session import Heap, driver_heap
+from lotan.hosts.spark_session import Heap, driver_heap, heap_of
 from lotan.memory import limit as memory_limit
 from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
 from lotan.planning.identity import identity
@@ -38,19 +38,27 @@ GIB = 1 << 30
 
 @pytest.mark.parametrize(
     ("given", "count"),
-    [(123, 123), ("2g", 2 * GIB), ("512M", 512 * MIB), ("1.5 GB", 3 * GIB // 2), ("700 KiB", 700 << 10)],
+    [
+        *((123, 123), ("2g", 2 * GIB), ("512M", 512 * MIB), ("1.5 GB", 3 * GIB // 2), ("700 KiB", 700 << 10)),
+        *(("3gb", 3 * GIB), ("3G", 3 * GIB), ("3 GiB", 3 * GIB), ("3.5g", 7 * GIB // 2), ("4096", 4096), (" 5b ", 5)),
+        *(("2tb", 2 << 40), ("1p", 1 << 50), ("1pb", 1 << 50)),
+    ],
 )
 def test_sizes_as_people_write_them(given, count):
     assert byte_count("memory_limit", given) == count
 
 
-@pytest.mark.parametrize("given", ["", "2x", "g", "-1g", 0, -5, True, 1.5, "0", None, "9" * 30, "1e3", "²g"])
+@pytest.mark.parametrize(
+    "given", ["", "2x", "g", "-1g", 0, -5, True, 1.5, "0", None, "9" * 30, "1e3", "²g", "nan", "1e9", "3i", "3ib", "٣g"]
+)
 @pytest.mark.parametrize("setting", ["memory_limit", "worker_memory", "worker_rows"])
 def test_nonsense_is_refused_by_name(given, setting):
     if given is None or (setting != "memory_limit" and given in (0, "0") and given is not False):
         lotan.TrainerConfig(**{setting: given})
         return
-    with pytest.raises(ConfigurationError, match=rf"{setting} is .*; expected a number of bytes"):
+    with pytest.raises(
+        ConfigurationError, match=rf"{setting} is .*, which is .*; expected .* such as 512m, 2g or 1\.5g$"
+    ):
         lotan.TrainerConfig(**{setting: given})
 
 
@@ -276,6 +284,15 @@ def session_with(heap: int) -> SimpleNamespace:
     runtime = SimpleNamespace(maxMemory=lambda: heap)
     lang = SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))
     return SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=lang)))
+
+
+@pytest.mark.parametrize(("given", "each"), [("2g", 2 * GIB), ("512", 512 * MIB)])
+def test_executors_have_the_memory_that_spark_gives_them(given, each):
+    status = SimpleNamespace(size=lambda: 3)  # the driver and two executors
+    jsc = SimpleNamespace(sc=lambda: SimpleNamespace(getExecutorMemoryStatus=lambda: status))
+    context = SimpleNamespace(master="spark://host:7077", _jsc=jsc)
+    spark = SimpleNamespace(sparkContext=context, conf={"spark.executor.memory": given})
+    assert heap_of(spark) == 2 * each
 
 
 def test_the_heap_of_a_session_that_is_there_is_held_against_the_limit():
