@@ -7,11 +7,15 @@ from collections.abc import Collection
 
 from lotan.cli.outputs import option_name
 
-FULL_BATCH = re.compile(r"with regime=lotan\.FullBatch\(\)"), re.compile(r"regime=lotan\.FullBatch\(\)")
-WITHOUT_BATCHES = "without --batch-size and --fanouts"
+CALLS = {
+    "with regime=lotan.FullBatch()": "without --batch-size and --fanouts",
+    "regime=lotan.FullBatch()": "no --batch-size and --fanouts",
+    "task=lotan.LinkPrediction(...)": "--task link",
+}
+"""Settings that are several options, or an option with another value."""
 
-_VALUE = r"""('[^']*'|"[^"]*"|[-\w.]+)(?![\w.(])"""
-_WITHIN = r"(?<![\w/.'\"-])"  # a name in a path or in a quotation stays
+_VALUE = r"""'[^']*'|"[^"]*"|[-+\w.]+(?![\w.(])"""
+_AS_IT_IS = r"""(?<!\w)'[^']*'|"[^"]*"|\w[\w.]*\([^()]*\)|[\w.-]*/[\w./-]*"""  # quotations, calls and paths
 
 
 def in_options(said: str, names: Collection[str]) -> str:
@@ -21,25 +25,26 @@ def in_options(said: str, names: Collection[str]) -> str:
         said: The words.
         names: The names of the command's options, as argparse has them.
 
-    >>> print(in_options("memory_limit is 1m: leave order out, or give engine='local'", ["memory_limit", "order", "engine"]))
+    >>> names = ["memory_limit", "order", "engine", "partitions", "log_dir"]
+    >>> print(in_options("memory_limit is 1m: leave order out, or give engine='local'", names))
     --memory-limit is 1m: leave --order out, or give --engine local
-    >>> print(in_options("give order='comet(partitions=4)', not /tmp/log_dir", ["order", "partitions", "log_dir"]))
-    give --order 'comet(partitions=4)', not /tmp/log_dir
+    >>> print(in_options("give order='comet(partitions=4)', as in 'comet(partitions=8)', not /tmp/log_dir", names))
+    give --order 'comet(partitions=4)', as in 'comet(partitions=8)', not /tmp/log_dir
     """
-    for pattern in FULL_BATCH:
-        said = pattern.sub(WITHOUT_BATCHES, said)
-    either = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    said = re.sub(rf"{_WITHIN}({either})={_VALUE}", lambda found: f"{option_name(found[1])} {_word(found[2])}", said)
-    said = re.sub(rf"\bleave ({either}) out\b", lambda found: f"leave {option_name(found[1])} out", said)
-    return re.sub(rf"{_WITHIN}({either})(?![\w/.=(])", lambda found: _named(found[1]), said)
+    for call, words in CALLS.items():
+        said = said.replace(call, words)
+    name = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    given, left_out = rf"\b(?P<given>{name})=(?P<value>{_VALUE})", rf"\bleave (?P<left>{name}) out\b"
+    found = rf"{given}|(?P<same>{_AS_IT_IS})|{left_out}|(?<![\w-])(?P<name>{name})(?![\w-])"
+    return re.sub(found, _option, said)
 
 
-def _word(value: str) -> str:
-    """Return a value as a shell takes it: quotation marks stay where they are needed."""
-    bare = value.strip("'\"")
-    return bare if re.fullmatch(r"[-\w.]+", bare) else value
-
-
-def _named(name: str) -> str:
-    """Return the name of an option for a name that is no English word."""
-    return option_name(name) if "_" in name else name
+def _option(found: re.Match[str]) -> str:
+    """Return one setting as an option. A name that is an English word too stays, unless it has a value or is to be left out."""
+    if found["given"]:
+        value = found["value"]
+        bare = value.strip("'\"")  # a shell needs quotation marks around calls alone
+        return f"{option_name(found['given'])} {bare if re.fullmatch('[-+.A-Za-z0-9_]+', bare) else value}"
+    if found["left"]:
+        return f"leave {option_name(found['left'])} out"
+    return option_name(found["name"]) if found["name"] and "_" in found["name"] else found[0]

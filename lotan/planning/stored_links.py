@@ -21,6 +21,7 @@ from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
 from lotan.planning.batches import plan_of_batch, sampling_of, sampling_with
 from lotan.planning.job import BATCHES_HELD, Job, described_memory
+from lotan.planning.learned import place_of_rows
 from lotan.planning.link_seconds import LinkSeconds, changing_seconds, ranking_seconds, scoring_seconds
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
@@ -115,7 +116,8 @@ def prepare_stored(
     sampling = _sampling(sampling, summary, config)
     statistics = vertices.statistics
     engine, planned, _ = plan_for(train, evaluate, loss, vertices, config, statistics, sampling, limited=False)
-    planned = planned.described(weights=graph.names.weight_words(summary.weighted))
+    weights = graph.names.weight_words(summary.weighted)
+    planned = planned.described(weights=weights, **place_of_rows(config, train))
     job = Job(
         graph=vertices,
         train=train,
