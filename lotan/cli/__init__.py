@@ -28,7 +28,7 @@ COMMANDS = {
     "tune": "train the models of a grid on one graph over shared passes, and compare them",
     "compare": "train a model in full batch and in mini-batches, and say how soon each is as good as a target",
     "explain": "print the plan that `lotan train` would run, without running it",
-    "partition": "write the links of a graph to a folder in partitions, for training from a disk",
+    "partition": "write a graph to a folder in partitions, for training from a disk: its links, or its edges and features",
     "predict": "predict the vertices of a graph, or score links, with a saved model",
     "router": "start a Router for workers on other hosts",
     "worker": "start a DL worker that is connected to a Router",
@@ -108,8 +108,15 @@ def _run_unless_interrupted(given: Sequence[str], received: Event, own_process: 
 
 
 def _run(given: Sequence[str]) -> int:
+    from lotan.cli.option_words import in_options
+
     options = _parser(given).parse_args(given)
-    status = int(import_module(f"lotan.cli.{options.command}").run(options))
+    names = set(vars(options))  # before the command adds any
+    try:
+        status = int(import_module(f"lotan.cli.{options.command}").run(options))
+    except LotanError as error:
+        error.args = (in_options(str(error), names),)
+        raise
     sys.stdout.flush()  # flushed here, where a full disk or a missing reader can still be reported
     return status
 

@@ -227,8 +227,8 @@ def check_temporary_folder() -> list[Finding]:
         return [Finding("temporary folder", "error", f"{folder}: {error}", "a folder that can be written to", mend)]
     free = shutil.disk_usage(folder).free
     status: Status = "ok" if free >= LEAST_DISK else "warning"
-    found = f"{folder}, {_gigabytes(free)} free"
-    expected = f"{_gigabytes(LEAST_DISK)} free"
+    found = f"{folder}, {_gibibytes(free)} free"
+    expected = f"{_gibibytes(LEAST_DISK)} free"
     return [Finding("temporary folder", status, found, expected, "" if status == "ok" else mend)]
 
 
@@ -243,7 +243,7 @@ def check_shared_memory() -> list[Finding]:
         "" if status == "ok" else "Give it more (docker run --shm-size=1g), or expect rows to travel through sockets."
     )
     return [
-        Finding("shared memory", status, f"{_gigabytes(free)} free", f"{_gigabytes(LEAST_SHARED_MEMORY)} free", mend)
+        Finding("shared memory", status, f"{_gibibytes(free)} free", f"{_gibibytes(LEAST_SHARED_MEMORY)} free", mend)
     ]
 
 
@@ -273,8 +273,8 @@ def check_machine() -> list[Finding]:
     available = free_memory()
     status: Status = "ok" if available >= LEAST_MEMORY else "warning"
     mend = "" if status == "ok" else "Close other programs, or train with fewer workers (--workers 1)."
-    expected = f"{_gigabytes(LEAST_MEMORY)} available"
-    return [Finding("machine", status, f"{cores} cores, {_gigabytes(available)} available", expected, mend)]
+    expected = f"{_gibibytes(LEAST_MEMORY)} available"
+    return [Finding("machine", status, f"{cores} cores, {_gibibytes(available)} available", expected, mend)]
 
 
 def check_cuda() -> list[Finding]:
@@ -298,8 +298,8 @@ def check_data() -> list[Finding]:
     return [Finding("built-in graph", "ok", f"digits: {statistics.vertices:,} vertices, {statistics.edges:,} edges")]
 
 
-def _gigabytes(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GB"
+def _gibibytes(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB"
 
 
 CHECKS: tuple[Callable[[], list[Finding]], ...] = (

@@ -75,8 +75,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=number(int, 1),
         nargs="?",
         const=True,
-        help="run N epochs, and show the measured cost of passes and steps beside the estimates, in text, json or html\n"
-        "(default: do not run; without a number: 3)",
+        help="run N epochs, and show the measured cost of passes and steps beside the estimates, in text, json or html. With\n"
+        "mini-batches, a copy of the model trains for N epochs after one that does not count, and the measures of an epoch\n"
+        "are shown in text or json (default: do not run; without a number: 3)",
     )
     group.add_argument(
         "--alternatives",
@@ -97,7 +98,8 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--storage-dir",
         metavar="DIR",
-        help="folder for the partitions of --order, as `lotan train` takes it (default: none)",
+        help="folder that `lotan train` would have for the partitions of --order; its disk is measured, and nothing stays there\n"
+        "(default: a temporary one)",
     )
     add_link_options(parser)
     add_plan_options(parser)

@@ -123,19 +123,21 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
         "--partitions",
         type=number(int, 1),
         metavar="N",
-        help="number of partitions of the graph, not on local (default: as many as Spark runs tasks at once)",
+        help="number of partitions of the graph in Spark, not on local; those on a disk are sizes of --order (default: as many\n"
+        "as Spark runs tasks at once, or on blocks more, if --memory-limit needs them)",
     )
     group.add_argument(
         "--memory-limit",
         metavar="SIZE",
-        help="limit for all processes of the job on this host together, such as 3g. Data that does not fit goes to the\n"
-        "disk, and a plan that cannot fit is refused before it starts (default: none)",
+        help="limit for all processes of the job on this host together, such as 512m or 3g, in powers of 1024. What does not\n"
+        "fit goes to files in $TMPDIR or Spark's local folders, and a run that cannot fit is refused before it starts, with\n"
+        "the least limit that would do (default: none)",
     )
     group.add_argument(
         "--worker-memory",
         metavar="SIZE",
-        help="memory that a DL worker may hold between forward and backward, such as 512m, not on local\n"
-        "(default: 1g, or its share of the limit)",
+        help="memory that a DL worker may hold between forward and backward, such as 512m, not on local (default: 1g, or its\n"
+        "share of --memory-limit)",
     )
     group.add_argument(
         "--worker-rows",
@@ -218,20 +220,20 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
         "--batch-size",
         type=number(int, 1),
         metavar="N",
-        help="train on mini-batches of N training vertices, on local or blocks, with a step of the optimizer after each;\n"
-        "needs --fanouts (default: an epoch is one exact pass over the whole graph)",
+        help="train on mini-batches of N training vertices or links, on local or blocks, with a step of the optimizer after\n"
+        "each; needs --fanouts (default: an epoch is one exact pass over the whole graph)",
     )
     group.add_argument(
         "--fanouts",
         metavar="N,N,...",
-        help="in-edges that are drawn for a vertex at most, for each layer, such as 10,10; the first is for the training\n"
-        "vertices of the batch; all takes every in-edge; none is for a model that reads no neighbours",
+        help="in-edges that are drawn for a vertex at most, for each layer, such as 10,10; the first is for the vertices\n"
+        "that the batch trains on; all takes every in-edge; none is for a model that reads no neighbours",
     )
     group.add_argument(
         "--sampling-seed",
         type=number(int, 0, 2**63),
         metavar="N",
-        help="seed of the order of training vertices and of the drawn edges (default: 0)",
+        help="seed of the order of training vertices or links, of the drawn edges, and of the partitions of --order (default: 0)",
     )
 
     group.add_argument(
@@ -243,8 +245,10 @@ def add_regime_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--order",
         metavar="ORDER",
-        help="train from a disk, with some partitions of the vertices in memory: links by comet or beta, vertices by\n"
-        "cached_nodes or each_once, within --memory-limit; or with sizes, such as 'each_once(partitions=16, buffer=4)' and\n"
+        help="train mini-batches from a disk, on local: features, learned rows and edges lie there in partitions of the\n"
+        "vertices, of which some are in memory at one time. For links: comet, which mixes batches better, or beta; for\n"
+        "vertices: cached_nodes, which keeps the training vertices in memory, or each_once. Needs --memory-limit, which\n"
+        "decides on the partitions, or their sizes, such as 'each_once(partitions=16, buffer=4)' and\n"
         "'comet(partitions=16, buffer=4, groups=8)' (default: all in memory)",
     )
 

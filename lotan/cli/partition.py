@@ -28,15 +28,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--order",
         choices=(*LINK_ORDERS, *VERTEX_ORDERS),
         default="comet",
-        help="order of batches that will read them: comet and beta store the links of a link task, cached_nodes and each_once\n"
-        "the edges and features of a graph with labels (default: comet)",
+        help="order of batches that will read them, as in training: comet and beta store the links of a link task,\n"
+        "cached_nodes and each_once the edges and features of a graph with labels (default: comet)",
     )
     group.add_argument(
         "--partitions",
         type=number(int, 1),
         default=16,
         metavar="N",
-        help="number of partitions of the vertices, as in --order 'comet(partitions=N, ...)' (default: 16)",
+        help="number of partitions of the vertices. Training reads them if its order has the same number, such as --order\n"
+        "'comet(partitions=16, buffer=4, groups=8)' (default: 16)",
     )
     group.add_argument(
         "--sampling-seed",
@@ -48,10 +49,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--link-fractions",
         metavar="VAL,TEST",
-        help="shares of the links for validation and test, drawn by a hash, if edges have no column split (default: none)",
+        help="for comet and beta: shares of the links for validation and test, drawn by a hash, if edges have no column split\n"
+        "(default: none)",
     )
     group.add_argument(
-        "--link-seed", type=number(int, 0, 2**63), default=0, metavar="N", help="seed of that hash (default: 0)"
+        "--link-seed",
+        type=number(int, 0, 2**63),
+        default=0,
+        metavar="N",
+        help="for comet and beta: seed of that hash (default: 0)",
     )
 
 

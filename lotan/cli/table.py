@@ -42,6 +42,6 @@ def run(options: argparse.Namespace) -> int:
     from lotan.settings.byte_sizes import byte_count
     from messenger.table_process import serve
 
-    limit = None if options.memory is None else byte_count("memory", options.memory)
+    limit = None if options.memory is None else byte_count("--memory", options.memory)
     serve(options.bind, options.keys, limit, options.folder)
     return 0

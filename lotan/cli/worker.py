@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     from lotan.hosts.session import worker_environment
 
-    memory = byte_count("memory", options.memory, least=0)
+    memory = byte_count("--memory", options.memory, least=0)
     os.environ.update(worker_environment(options.threads) | os.environ)
     from lotan.worker.serving import WorkerSettings, serve
 

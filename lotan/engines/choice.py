@@ -18,10 +18,10 @@ from lotan.settings.regimes import MiniBatch
 from planner import Planned
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.edge_columns import data_read, reads_edge_columns
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import duration, memory
 from planner.footprint import Footprint
 from planner.local_memory import reading_bytes
-from planner.shares import DRIVER_BYTES
+from planner.shares import DRIVER_BYTES, fixed_bytes
 from planner.spec import Spec
 from planner.statistics import Statistics
 from planner.steps.total import TotalStep
@@ -107,7 +107,9 @@ def settled_for(config: TrainerConfig, graph: Graph) -> TrainerConfig:
     """
     settled, regime = config.settled(), config.regime
     chosen = config.engine == "auto" and config.plan in PLANS and settled.engine == "local"
-    if not chosen or regime.is_stored or graph.on_connect or _fits(graph, settled):
+    limit = MemoryLimit.of(config)
+    too_low = limit.bytes is not None and limit.bytes < fixed_bytes(limit.crew)  # for blocks, whatever the graph
+    if not chosen or regime.is_stored or graph.on_connect or too_low or _fits(graph, settled):
         return settled
     from lotan.engines.blocks.obstacles import obstacle
 
@@ -160,7 +162,7 @@ def choose_engine(
         return on_spark("the graph is in Spark", graph.tables()[0].sparkSession)
     here, free = needs["local"], free_memory()
     if limit is not None and (here.least > limit or here.spills(limit)):
-        reason = f"the memory limit is {size(limit)}, and local needs about {size(here.in_memory or here.least)}"
+        reason = f"the memory limit is {memory(limit)}, and local needs about {memory(here.in_memory or here.least)}"
         if here.least <= limit < min(needs[name].least for name in able if name != "local"):
             return EngineChoice("local", f"{reason}, unless its columns lie in files; engines on Spark need more")
         if here.least <= limit and needs["blocks"].in_turn:
@@ -169,7 +171,7 @@ def choose_engine(
         return on_spark(reason)
     needed = here.peak - DRIVER_BYTES  # this process is running already
     # Free memory changes from one second to the next: printed, it would make two plans of one model look different.
-    comparison = f"about {size(needed)} needed on top of this process"
+    comparison = f"about {memory(needed)} needed on top of this process"
     if needed > MEMORY_SHARE * free:
         reason = f"training does not fit in memory: {comparison}"
         return replace(on_spark(reason), free_bytes=free)
@@ -194,7 +196,7 @@ def _on_connect(here: Footprint, limit: int | None) -> EngineChoice:
     if not fits:
         raise ConfigurationError(
             f"the graph is in Spark Connect, where only engine local trains, and training does not fit in memory: it needs "
-            f"about {size(here.peak)}. {CONNECT}"
+            f"about {memory(here.peak)}. {CONNECT}"
         )
     return EngineChoice("local", "the graph is in Spark Connect, where no other engine runs", free_bytes=free)
 
@@ -241,7 +243,7 @@ def _obstacle(
 
     found, limit = obstacle(config, spark) or unable("blocks"), MemoryLimit.of(config).bytes
     if found is None and limit is not None and needs[other].least <= limit < needs["blocks"].least:
-        return f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
+        return f"the memory limit is {memory(limit)}, and they need at least {memory(needs['blocks'].least)}"
     return found
 
 

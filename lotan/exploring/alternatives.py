@@ -20,7 +20,7 @@ from lotan.settings.config import TrainerConfig
 from planner.choices.choose_physical import LEAST_GAIN
 from planner.compiler import Planned, without
 from planner.explain.rules import moved_bytes
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import duration, memory, size
 from planner.physical import Plan, Stage
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
@@ -229,7 +229,7 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
     alike = _alike(found)
     shown = [one for one in found if not any(one in others for others in alike.values())]
     wide = max(len(_called(one)) for one in shown) + 1
-    head = f"  {'':<{wide}}{'an epoch':>9}{'hands on':>9}{'steps':>6}{'peak':>9}  against"
+    head = f"  {'':<{wide}}{'an epoch':>9}{'hands on':>9}{'steps':>6}{'peak':>11}  against"
     lines = ["== alternatives ==", head]
     for one in shown:
         said = ", ".join(filter(None, [one.differs, "" if one.fits else "over the limit"]))
@@ -250,7 +250,7 @@ def _below(said: str) -> list[str]:
 
 
 def _figures(one: Alternative) -> str:
-    return f"{duration(one.seconds):>9}{size(one.bytes):>9}{one.steps:>6}{size(one.peak_bytes):>9}"
+    return f"{duration(one.seconds):>9}{size(one.bytes):>9}{one.steps:>6}{memory(one.peak_bytes):>11}"
 
 
 def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:

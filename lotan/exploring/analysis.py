@@ -18,7 +18,7 @@ from lotan.engines.opening import open_engine
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import PEAK_MEMORY, duration, quantity
 from planner.explain.text import Measured, own_line, passes
 from planner.printer import WIDTH, aligned, wrapped
 from planner.steps.pipe import PipeStep
@@ -104,7 +104,7 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         # Steps come last, because an engine may stop running several at once.
         found = {name: Ran(statistics.median(taken[name]), *bench.steps(walks[name], epochs)) for name in walks}
     totals = [Measure(TITLES[name], "seconds", cost(walks[name]).seconds, ran.seconds) for name, ran in found.items()]
-    totals.append(Measure("peak memory", "bytes", job.peak_bytes(config), sum(watch.peak.values())))
+    totals.append(Measure(PEAK_MEMORY, "bytes", job.peak_bytes(config), sum(watch.peak.values())))
     totals += [one for name, walk in walks.items() for one in _moved(job, name, walk, moved[name])]
     return Analysis(job, tuple(totals), found)
 
@@ -223,8 +223,8 @@ def total_lines(totals: Sequence[Measure]) -> list[str]:
     for one in totals:
         off = "none was expected" if one.times == inf else f"{one.times:.1f} times"
         mark = f"  ! {off}" if one.times > OFF else "" if one.share is None else f"  {one.share:.0%} of training"
-        estimated = "-" if one.estimated is None else _said(one.unit, one.estimated)
-        lines.append(f"{one.what:<28}{estimated:>12}{_said(one.unit, one.measured):>12}{mark}")
+        estimated = "-" if one.estimated is None else quantity(one.what, one.unit, one.estimated)
+        lines.append(f"{one.what:<28}{estimated:>12}{quantity(one.what, one.unit, one.measured):>12}{mark}")
     return lines
 
 
@@ -234,7 +234,7 @@ def _step_lines(job: Job, steps: Sequence[Step], ran: Ran) -> list[str]:
     for number, (step, measures) in enumerate(zip(steps, ran.steps, strict=True)):
         if not measures:
             continue
-        by_unit = {one.unit: _said(one.unit, one.measured) for one in measures}
+        by_unit = {one.unit: quantity(one.what, one.unit, one.measured) for one in measures}
         said = f"{by_unit.get('rows', ''):>12}", f"{by_unit.get('bytes', ''):>8}", f"{by_unit.get('seconds', ''):>8}"
         where = "dl" if isinstance(step, PipeStep) else "graph"
         lines += aligned(f"{number:>2} {step.label}", where, *said, beside=BESIDE)
@@ -251,7 +251,8 @@ def _off_lines(measures: Sequence[Measure], ran: Ran) -> list[str]:
         line
         for one in _off(measures, ran)
         for line in wrapped(
-            f"     ! {one.unit}: {_said(one.unit, one.estimated or 0.0)} estimated, {one.times:.1f} times off", WIDTH
+            f"     ! {one.unit}: {quantity(one.what, one.unit, one.estimated or 0.0)} estimated, {one.times:.1f} times off",
+            WIDTH,
         )
     ]
 
@@ -261,12 +262,6 @@ def _off(measures: Sequence[Measure], ran: Ran) -> list[Measure]:
     found = [one for one in measures if one.times > OFF]
     least = NOTED * ran.seconds
     return [one for one in found if one.unit != "seconds" or abs(one.measured - (one.estimated or 0.0)) > least]
-
-
-def _said(unit: str, value: float) -> str:
-    if unit in ("rows", "swaps"):
-        return f"{round(value):,} {unit}"
-    return duration(value) if unit == "seconds" else size(round(value))
 
 
 def totals_data(totals: Sequence[Measure]) -> list[dict[str, Any]]:

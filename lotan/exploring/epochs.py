@@ -9,6 +9,7 @@ from typing import Any
 from lotan.exploring.analysis import Measure
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
+from planner.explain.sizes import PEAK_MEMORY
 
 NOT_COUNTED = 1
 """The epochs that are trained before those that count: the first one also fills caches and memory."""
@@ -36,7 +37,7 @@ def measures_of_epochs(
     found = [
         Measure("training of an epoch", "seconds", job.training_seconds, training),
         *(Measure("evaluation", "seconds", job.evaluation_seconds, median(one)) for one in [evaluations] if one),
-        Measure("peak memory", "bytes", job.peak_bytes(config), peak),
+        Measure(PEAK_MEMORY, "bytes", job.peak_bytes(config), peak),
     ]
     before, after = figures_after[NOT_COUNTED - 1], figures_after[-1]
     figures = {name: (value - before[name]) / len(counted) for name, value in after.items()}

@@ -174,7 +174,9 @@ def heap_of(spark: SparkSession) -> int:
     if re.match(r"local(\[|$)", context.master or ""):
         return driver_heap(spark)
     executors = int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
-    return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
+    memory = spark.conf.get("spark.executor.memory", "1g") or "1g"
+    memory += "m" * memory.isdecimal()  # Spark takes a number without a unit as mebibytes there
+    return max(1, executors) * byte_count("spark.executor.memory", memory)
 
 
 def storage_of(spark: SparkSession) -> int | None:

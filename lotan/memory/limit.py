@@ -15,10 +15,10 @@ import torch
 from lotan.errors import ConfigurationError
 from lotan.hosts.session import SessionSettings
 from lotan.memory.free import free_memory
-from lotan.settings.byte_sizes import byte_count
+from lotan.settings.byte_sizes import as_limit, byte_count
 from messenger.kept_rows import INDEX_BYTES, LEAST_ROW_BYTES
 from messenger.settings import Settings
-from planner.explain.sizes import size
+from planner.explain.sizes import memory, size
 from planner.footprint import Footprint, footprint, reads_in_turn
 from planner.layout import Layout
 from planner.physical import Plan
@@ -38,6 +38,9 @@ SPARK_STORAGE_SHARE = 0.6  # Spark's own `spark.memory.fraction`
 ROW_SHARE = 0.5  # of what a worker keeps, for rows of mini-batches at most; the rest is for the chunks of evaluation
 MORE_PARTITIONS = (2, 4, 8, 16, 24, 32, 64, 128)
 """Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
+
+Advice = tuple[str, int]
+"""A change of settings in words, and the least limit in bytes that would be accepted with it."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +94,6 @@ class MemoryLimit:
             tried.append(found)
         return min(tried, key=lambda one: one.least)
 
-    def hints(self, traits: EngineTraits, plan: Plan, statistics: Statistics, partitions: int | None) -> list[str]:
-        """Return the settings that were given and that a plan would need less without, with the least limit then, in words."""
-        least = self.needs(traits, plan, statistics, partitions).least
-        without = {
-            "worker_memory": (replace(self, saved=None), partitions),
-            "chunk_rows": (replace(self, chunk_rows=None), partitions),
-            "partitions": (self, None),
-        }
-        found = {
-            name: limit.needs(traits, plan, statistics, count).least
-            for name, (limit, count) in without.items()
-            if (limit, count) != (self, partitions)
-        }
-        return [
-            f"leave {name} out ({_text(needed)} would do then)"
-            for name, needed in found.items()
-            if needed + MIB < least
-        ]
-
     def layout(self, traits: EngineTraits, partitions: int | None) -> Layout:
         """Return how an engine would divide a job between processes and partitions."""
         crew = replace(self.crew, spark_python=traits.python_tasks)
@@ -124,7 +108,7 @@ class MemoryLimit:
 
     def described(self, needs: Footprint) -> str:
         """Return the estimate and the limit in words, for explain and a run's first line."""
-        estimate = f"{size(needs.peak)} estimated for the {needs.engine} engine, all processes of this host together"
+        estimate = f"{memory(needs.peak)} estimated for the {needs.engine} engine, all processes of this host together"
         if self.bytes is None:
             return estimate
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
@@ -133,7 +117,7 @@ class MemoryLimit:
             beyond = files if needs.spills(self.bytes) else ""
         more = f" with {needs.partitions} partitions" if needs.partitions else ""
         more += ", of which sums over edges read one at a time" if needs.in_turn else ""
-        return f"{estimate}; limit {size(self.bytes)}, and the least that would do is {size(needs.least)}{more}{beyond}"
+        return f"{estimate}; limit {_given(self.bytes)}, and the least that would do is {as_limit(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:
         """Return the heap of a Spark session of our own; None: Spark's own default.
@@ -186,8 +170,8 @@ class MemoryLimit:
             return replace(plain, kept_row_bytes=int(kept * ROW_SHARE))
         if shares is not None and rows > kept:
             raise ConfigurationError(
-                f"worker_rows is {size(rows)}, but memory_limit leaves {size(kept)} for what a worker keeps: give at most "
-                f"that, a larger limit, or leave worker_rows out"
+                f"worker_rows is {_given(rows)}, but memory_limit leaves {memory(kept)} for what a worker keeps: give at most "
+                f"{kept // MIB}m, a larger limit, or leave worker_rows out"
             )
         return replace(plain, kept_bytes=max(kept, rows), kept_row_bytes=rows, offer_shared_rows=rows > 0)
 
@@ -233,7 +217,10 @@ def is_one_jvm(master: str) -> bool:
 
 
 def check_fits(
-    limit: MemoryLimit, engine: str, found: Mapping[str, Footprint], hints: Callable[[], Sequence[str]] = tuple
+    limit: MemoryLimit,
+    engine: str,
+    found: Mapping[str, Footprint],
+    advice: Callable[[], Sequence[Advice]] = tuple,
 ) -> None:
     """Refuse an engine that needs more than the limit.
 
@@ -241,40 +228,37 @@ def check_fits(
         limit: The memory limit.
         engine: The name of the chosen engine.
         found: The footprint on each engine that was considered, by engine name.
-        hints: Returns settings that would need less, in words. It is called only if the engine is refused.
+        advice: Returns changes of settings that would be accepted. It is called only if the engine is refused.
 
     Raises:
-        ConfigurationError: If the engine does not fit. The message has each engine's needs and the smallest limit that
-            is enough.
+        ConfigurationError: If the engine does not fit. The message has each engine's needs, the smallest limit that is
+            enough, and what would be accepted otherwise.
     """
     if limit.bytes is None or found[engine].least <= limit.bytes:
         return
-    each = ", ".join(f"{one.engine} {size(one.least)}" for one in found.values())
-    others = [one for one in found.values() if one.least <= limit.bytes]
-    best = min(found.values(), key=lambda one: one.least)
-    if others:
-        mend = f"take engine {others[0].engine!r}, or give {_text(found[engine].least)}"
-    else:
-        would_do = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
-        mend = f"the least that would do is {', '.join(would_do)}"
-    least, given = found[engine].least, size(limit.bytes)
-    if limit.bytes % MIB == 0:
-        given = f"{_text(limit.bytes)} ({given})"
-    more = [*hints(), *(["give fewer workers"] if engine != "local" else [])]
+    least = as_limit(found[engine].least)
+    each = ", ".join(f"{one.engine} {as_limit(one.least)}" for one in found.values())
+    of_all = f"estimated, of all processes: {each}" if len(found) > 1 else "estimated, of all processes together"
+    mends = [f"give {least}"]
+    for words, needed in advice():
+        fits = needed <= limit.bytes
+        mends.append(f"{words} ({as_limit(needed)} would do then)" if fits else f"{words} and give {as_limit(needed)}")
     unit = "; a number without a unit is bytes" if limit.bytes < MIB else ""
     raise ConfigurationError(
-        f"memory_limit is {given}, and engine {engine!r} needs at least "
-        f"{_text(least)} ({size(least)}) here (estimated, of all processes: {each}); {', or '.join([mend, *more])}{unit}"
+        f"memory_limit is {_given(limit.bytes)}, and engine {engine!r} needs at least {least} here ({of_all}): "
+        f"{', or '.join(mends)}{unit}"
     )
 
 
-def _text(count: int) -> str:
-    """Return bytes in the form that the setting takes, rounded up.
+def _given(count: int) -> str:
+    """Return a limit in words, as it can be given if it is a whole number of mebibytes.
 
-    >>> _text(1), _text(3 << 30)
-    ('1m', '3072m')
+    >>> _given(512 << 20), _given(3_000_000_000), _given(3000)
+    ('512m', '2.8 GiB', '3,000 bytes')
     """
-    return f"{-(-count // MIB)}m"
+    if count % MIB == 0:
+        return as_limit(count)
+    return memory(count) if count >= MIB else f"{count:,} bytes"
 
 
 def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
@@ -294,13 +278,13 @@ def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
     beside = fixed_bytes(limit.crew) + limit.crew.workers * (limit.saved or 0)
     if heap + beside > limit.bytes:
         raise ConfigurationError(
-            f"memory_limit is {size(limit.bytes)}, but the Spark session that is active has a heap of {size(heap)} "
-            f"(spark.driver.memory), and everything else takes {size(beside)}: start it with "
-            f"{_text(max(MIB, limit.bytes - beside))} or less, give a limit of {_text(heap + beside)}, or fewer workers"
+            f"memory_limit is {_given(limit.bytes)}, but the Spark session that is active has a heap of {memory(heap)} "
+            f"(spark.driver.memory), and everything else takes {memory(beside)}: start it with "
+            f"{as_limit(max(MIB, limit.bytes - beside))} or less, give a limit of {as_limit(heap + beside)}, or fewer workers"
         )
     return (
-        f"memory_limit: the heap of the active Spark session stays as it was started, {size(heap)}, and what its JVM takes "
-        f"beside it, about {size(JVM_BYTES)}, has no cap",
+        f"memory_limit: the heap of the active Spark session stays as it was started, {memory(heap)}, and what its JVM takes "
+        f"beside it, about {memory(JVM_BYTES)}, has no cap",
     )
 
 

@@ -100,7 +100,17 @@ def with_batches(job: Job, sampling: Sampling, config: TrainerConfig) -> Job:
     """
     if not job.traits.in_process:
         check_drawn_by_spark(job)
-    return described_memory(replace(job, batch=plan_of_batch(job, sampling, config)), config)
+
+    def planned(config: TrainerConfig) -> Job:
+        return replace(job, batch=plan_of_batch(job, sampling_with(sampling, config), config))
+
+    return described_memory(planned(config), config, planned)
+
+
+def sampling_with(sampling: Sampling, config: TrainerConfig) -> Sampling:
+    """Return the sampling of batches of the size that the settings say."""
+    regime = config.regime
+    return replace(sampling, batch_size=regime.batch_size) if isinstance(regime, MiniBatch) else sampling
 
 
 def check_drawn_by_spark(job: Job) -> None:

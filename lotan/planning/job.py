@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,8 @@ from lotan.links.decoders import Decoder, LinkedModel
 from lotan.links.examples import LinkGraph
 from lotan.links.memory import ScoreSizes
 from lotan.links.pairs import SCORES
-from lotan.memory.limit import MemoryLimit, check_fits
+from lotan.memory.limit import Advice, MemoryLimit, check_fits
+from lotan.planning.advice import advice_on_batches, advice_on_processes
 from lotan.planning.link_seconds import NO_LINKS, LinkSeconds
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
@@ -222,25 +224,31 @@ class Job:
 
 
 def with_scores(job: Job, scored: ScoreSizes, config: TrainerConfig) -> Job:
-    """Return a job of a link task that computes as many scores at one time as the memory limit leaves room for.
-
-    Raises:
-        ConfigurationError: If the memory limit is too low.
-    """
+    """Return a job of a link task that computes as many scores at one time as the memory limit leaves room for."""
     limit, bare = MemoryLimit.of(config).bytes, job.needs(config)
     room = None if limit is None else limit - (bare.in_memory or bare.least)
-    return described_memory(replace(job, scored=scored, scores=scored.fitting(room)), config)
+    return replace(job, scored=scored, scores=scored.fitting(room))
 
 
-def described_memory(job: Job, config: TrainerConfig) -> Job:
+def described_memory(job: Job, config: TrainerConfig, planned_again: Callable[[TrainerConfig], Job]) -> Job:
     """Return a job of mini-batches or links whose plans say how much memory and how many seconds it needs.
+
+    Args:
+        job: The job.
+        config: The settings of the run.
+        planned_again: Returns the job with other settings of batches and negatives, whose memory is not described.
 
     Raises:
         ConfigurationError: If the memory limit is too low.
     """
     limit, needs = MemoryLimit.of(config), job.needs(config)
     if limit.bytes is not None:
-        check_fits(limit, job.engine.name, {job.engine.name: needs}, lambda: _hints(job, config))
+
+        def advice() -> list[Advice]:
+            found = [] if job.traits.in_process else advice_on_processes(config, lambda other: job.needs(other).least)
+            return found + advice_on_batches(config, lambda other: planned_again(other).needs(other).least)
+
+        check_fits(limit, job.engine.name, {job.engine.name: needs}, advice)
     memory = limit.described(needs) + (_files_read(job) if needs.spills(limit.bytes) else "")
     said: dict[str, Any] = {"memory": memory, "peak_bytes": limit.peak(needs)}
     said["seconds"] = EpochSeconds(job.training_seconds, job.evaluation_seconds, job.link_seconds.ranking)
@@ -263,15 +271,3 @@ def _files_read(job: Job) -> str:
     return (
         f", and so do features and edges, of which a batch reads about {size(rows + ENDS_BYTES // 2 * of_batch.edges)}"
     )
-
-
-def _hints(job: Job, config: TrainerConfig) -> list[str]:
-    """Return the settings of batches and scores with which a job would need less memory, in words."""
-    found, regime = [], config.regime
-    if isinstance(regime, MiniBatch):
-        found.append("give a smaller batch_size" + (" or smaller fanouts" if any(regime.fanouts) else ""))
-        if regime.is_fixed:
-            found.append("an order that draws batches anew")
-    if job.scored is not None or job.stored is not None:
-        found.append("fewer negatives")
-    return found

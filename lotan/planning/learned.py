@@ -168,6 +168,8 @@ def place_of_rows(config: TrainerConfig, spec: Spec, in_spark: bool = False) -> 
     """
     if in_spark:
         return {"learned_in": "in Spark, with the state of their optimizer"}
+    if config.regime.is_stored:
+        return {"learned_in": "in partitions on a disk, with the state of their optimizer"}
     if config.tables is None:
         return {}
     if not spec.learned:

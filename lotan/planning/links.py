@@ -17,8 +17,8 @@ from lotan.links.examples import LinkGraph, Links, link_graph
 from lotan.links.memory import LINK_BYTES_ON_SPARK, ScoreSizes, ranked_rows
 from lotan.links.pairs import FULL_BATCH_LINKS
 from lotan.links.traced_decoder import decoder_spec
-from lotan.planning.batches import check_drawn_by_spark, plan_of_batch, sampling_of
-from lotan.planning.job import Job, with_scores
+from lotan.planning.batches import check_drawn_by_spark, plan_of_batch, sampling_of, sampling_with
+from lotan.planning.job import Job, described_memory, with_scores
 from lotan.planning.learned import draw_rows, place_of_rows
 from lotan.planning.link_seconds import LinkSeconds, ranking_seconds, scoring_seconds
 from lotan.planning.models import (
@@ -103,8 +103,22 @@ def prepare_links(
         linked=linked,
         decoder=decoder,
     )
+
+    def planned_for(config: TrainerConfig) -> Job:
+        return _with_scores(job, sampling, config, numbers)
+
+    return described_memory(planned_for(config), config, planned_for)
+
+
+def _with_scores(job: Job, sampling: Sampling | None, config: TrainerConfig, relations: int | None) -> Job:
+    """Return the job with the plan of its batches, if it has any, and with the scores that it computes at one time."""
+    task, linked, outputs = config.task, job.linked, job.loss.outputs
+    assert isinstance(task, LinkPrediction)
+    assert linked is not None
     if sampling is not None:
-        job = _with_batches(job, sampling, config, outputs, numbers)
+        sampling = _sampling(sampling_with(sampling, config), linked, task)
+        assert sampling is not None
+        job = _with_batches(job, sampling, config, outputs, relations)
     job = replace(job, link_seconds=_seconds(task, linked.links, job))
     sizes = _sizes(task, linked.links, sampling, outputs)
     return with_scores(job, sizes if job.traits.in_process else _on_spark(sizes, linked.links), config)

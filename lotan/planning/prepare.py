@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Literal, TypeVar, cast
 
 import numpy as np
@@ -28,8 +29,9 @@ from lotan.errors import GraphError
 from lotan.graph.graph import Graph
 from lotan.graph.labels import class_notes
 from lotan.graph.seen_labels import with_seen_labels
-from lotan.memory.limit import MemoryLimit, check_fits
+from lotan.memory.limit import Advice, MemoryLimit, check_fits
 from lotan.planning import cost_cache
+from lotan.planning.advice import advice_on_processes
 from lotan.planning.batches import draws_both, plan_of_batch, sampling_notes, sampling_of, with_batches
 from lotan.planning.job import Job
 from lotan.planning.learned import check_learned_rows, draw_rows, place_of_rows, rows_in_spark
@@ -46,7 +48,7 @@ from lotan.planning.models import (
 )
 from lotan.planning.pricing import priced, spread_over
 from lotan.planning.stored_rows import as_if_drawn, learned_modules
-from lotan.planning.stored_vertices import with_stored_vertices
+from lotan.planning.stored_vertices import refuse_foreseen, with_stored_vertices
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import MiniBatch
 from lotan.settings.tasks import label_task
@@ -204,21 +206,59 @@ def plan_for(
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
     able = [name for name, traits in ENGINES.items() if not train.learned or "learned_rows" in traits.abilities]
-    engine = choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]), able)
+
+    def chosen(config: TrainerConfig) -> EngineChoice:
+        return choose_engine(config, graph, needs, seconds, lambda name: lacks_room(name, plans[name]), able)
+
+    engine = chosen(config)
     check_edge_data(engine, train)
     check_able(engine, plans[engine.name])
-    if limit.bytes is not None and limited:
+    if limit.bytes is not None and limited and needs[engine.name].least > limit.bytes:
 
-        def hints() -> list[str]:
-            return limit.hints(ENGINES[engine.name], plans[engine.name].plan, statistics, config.partitions)
+        def least(name: str, other: TrainerConfig) -> int:
+            asked = MemoryLimit.of(other, in_spark)
+            return asked.needs(ENGINES[name], plans[name].plan, statistics, other.partitions).least
 
-        check_fits(limit, engine.name, {name: needs[name] for name in able}, hints)
+        _refuse(config, engine.name, {name: needs[name] for name in able}, chosen, least)
     found, needed = plans[engine.name], needs[engine.name]
     spread = limit.bytes if limited and sampling is None else None
     planned = _described(found, engine, needed, limit, spread, statistics)
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned, needed
+
+
+def _refuse(
+    config: TrainerConfig,
+    engine: str,
+    needs: Mapping[str, Footprint],
+    chosen: Callable[[TrainerConfig], EngineChoice],
+    least: Callable[[str, TrainerConfig], int],
+) -> None:
+    """Refuse a memory limit that is too low, with the least limit that would be accepted, and advice.
+
+    Args:
+        config: The settings.
+        engine: The name of the engine that was chosen.
+        needs: The estimated memory on each engine that can run the model.
+        chosen: Returns the engine for other settings.
+        least: Returns the least limit of an engine for other settings.
+    """
+    if config.engine == "auto":
+        best = min(needs, key=lambda name: needs[name].least)
+        if chosen(replace(config, memory_limit=needs[best].least)).name == best:
+            engine = best
+
+    def advice() -> list[Advice]:
+        if engine == "local":
+            return []
+        found = advice_on_processes(config, partial(least, engine))
+        if config.router is None and needs["local"].least < needs[engine].least:
+            found.append(("give engine='local'", needs["local"].least))
+        return found
+
+    asked = needs if config.engine == "auto" else {engine: needs[engine]}
+    check_fits(MemoryLimit.of(config), engine, asked, advice)
 
 
 def _described(
@@ -308,17 +348,15 @@ def foreseen(
         return plan_for(train, evaluate, loss, graph, config, statistics, None, limited, alone)[-1]
     # the number of training vertices is not known yet, and so what batches need is checked once more later
     sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices, both=draws_both(train))
-    apart = regime.is_fixed or regime.is_stored  # these hold more than a batch at a time
-    engine, planned, needs = plan_for(
-        train, evaluate, loss, graph, config, statistics, sampling, limited and apart, alone
-    )
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config, statistics, sampling, False, alone)
     limit = MemoryLimit.of(config).bytes
-    if limit is None or apart or not limited:
+    if limit is None or not limited:
         return needs
     job = Job(graph, train, evaluate, loss, statistics, planned, engine)
-    if needs.least > limit:  # the error counts batches at once
-        with_batches(job, sampling, config)
-    return replace(job, batch=plan_of_batch(job, sampling, config)).needs(config)
+    if needs.least > limit:  # the error counts batches and partitions at once
+        refuse = refuse_foreseen if regime.is_stored else with_batches
+        refuse(job, sampling, config)
+    return needs if regime.is_stored else replace(job, batch=plan_of_batch(job, sampling, config)).needs(config)
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:

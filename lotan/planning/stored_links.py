@@ -19,8 +19,9 @@ from lotan.links.decoders import Decoder, decoder_of
 from lotan.links.memory import LINK_BYTES, ScoreSizes
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import parts
-from lotan.planning.batches import plan_of_batch, sampling_of
+from lotan.planning.batches import plan_of_batch, sampling_of, sampling_with
 from lotan.planning.job import Job, described_memory
+from lotan.planning.learned import place_of_rows
 from lotan.planning.link_seconds import LinkSeconds, changing_seconds, ranking_seconds, scoring_seconds
 from lotan.planning.models import edge_demands, hook_notes, model_outputs, takes_roots, traced
 from lotan.planning.prepare import plan_for
@@ -110,14 +111,13 @@ def prepare_stored(
     outputs = model_outputs(evaluate)
     decoder = decoder_of(task, outputs, len(summary.names) or None, config.seed, decoder)
     loss = LossSpec("link", outputs, normalizer=1.0)
-    negatives = summary.vertices if task.negatives == ALL else int(task.negatives)
-    ends = min(summary.vertices, 2 * (min(regime.batch_size, summary.training) + negatives))
     sampling = sampling_of(train, vertices, config)
     assert sampling is not None
-    sampling = replace(sampling, examples=summary.training, targets=ends)
+    sampling = _sampling(sampling, summary, config)
     statistics = vertices.statistics
     engine, planned, _ = plan_for(train, evaluate, loss, vertices, config, statistics, sampling, limited=False)
-    planned = planned.described(weights=graph.names.weight_words(summary.weighted))
+    weights = graph.names.weight_words(summary.weighted)
+    planned = planned.described(weights=weights, **place_of_rows(config, train))
     job = Job(
         graph=vertices,
         train=train,
@@ -133,10 +133,24 @@ def prepare_stored(
     _check_reads(job, reader, len(summary.names), regime)
     reads_features = any(column.name == "features" for column in job.shown.plan.static_columns)
     features = _features(graph, width) if reads_features else None
-    job = replace(job, link_seconds=_link_seconds(job, summary, learned, sampling, config))
-    stored = _stored(job, reader, summary, learned, features, sampling, config, earlier)
-    job = replace(job, stored=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
-    return described_memory(job, config)
+
+    def planned_for(config: TrainerConfig) -> Job:
+        drawn = _sampling(sampling, summary, config)
+        found = replace(job, batch=plan_of_batch(job, drawn, config))
+        found = replace(found, link_seconds=_link_seconds(found, summary, learned, drawn, config))
+        stored = _stored(found, reader, summary, learned, features, drawn, config, earlier)
+        return replace(found, stored=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
+
+    return described_memory(planned_for(config), config, planned_for)
+
+
+def _sampling(sampling: Sampling, summary: Summary, config: TrainerConfig) -> Sampling:
+    """Return the sampling of batches of links, whose targets are the ends of their links and the negatives."""
+    task, sampling = config.task, sampling_with(sampling, config)
+    assert isinstance(task, LinkPrediction)
+    negatives = summary.vertices if task.negatives == ALL else int(task.negatives)
+    ends = min(summary.vertices, 2 * (min(sampling.batch_size, summary.training) + negatives))
+    return replace(sampling, examples=summary.training, targets=ends)
 
 
 def _bare(reader: LinkReader) -> Graph:

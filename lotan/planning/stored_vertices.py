@@ -9,8 +9,9 @@ import torch
 
 from lotan.batches.examples import examples_of
 from lotan.errors import ConfigurationError, ModelError
+from lotan.graph.arrays import GraphArrays
 from lotan.memory.limit import MemoryLimit
-from lotan.planning.batches import plan_of_batch
+from lotan.planning.batches import plan_of_batch, sampling_with
 from lotan.planning.job import Job, described_memory
 from lotan.planning.stored_rows import check_stored_rows, learned_modules, row_widths, states_of_rows, storage_place
 from lotan.settings.config import TrainerConfig
@@ -50,12 +51,53 @@ def with_stored_vertices(
     """
     learned = row_widths(learned_modules(model))
     _check(job, learned, config)
-    job = replace(job, batch=plan_of_batch(job, sampling, config))
-    stored = _stored(job, learned, config, earlier)
-    spills = replace(job, stored_vertices=stored).needs(config).spills(MemoryLimit.of(config).bytes)
-    stored = replace(stored, evaluates_on_disk=spills)
-    job = replace(job, stored_vertices=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
-    return described_memory(job, config)
+    return _described(job, _sizes(job.graph.arrays(), learned, config), learned, sampling, config, earlier)
+
+
+def refuse_foreseen(job: Job, sampling: Sampling, config: TrainerConfig) -> None:
+    """Refuse a memory limit that is too low, before a row of the files is read.
+
+    Args:
+        job: The job, whose model learns no rows, and whose sizes are those that the files say.
+        sampling: The way in which batches are sampled.
+        config: The settings of the run.
+
+    Raises:
+        ConfigurationError: If the limit is too low. With "cached_nodes" a run may need more than it says, because the training
+            vertices are not known yet.
+    """
+    known, regime = job.statistics, config.regime
+    assert isinstance(regime, MiniBatch)
+    numbers = known.weighted + (known.edge_data.width or 0)
+    sizes = VertexSizes(
+        vertices=known.vertices,
+        edges=known.edges,
+        examples=1 if regime.vertex_order == "cached_nodes" else known.vertices,
+        row_bytes=NUMBER_BYTES * known.width,
+        edge_bytes=record_bytes(numbers) * known.edges,
+        edge_numbers=numbers,
+    )
+    _described(job, sizes, {}, sampling, config, None)
+
+
+def _described(
+    job: Job,
+    sizes: VertexSizes,
+    learned: Mapping[str, int],
+    sampling: Sampling,
+    config: TrainerConfig,
+    earlier: str | None,
+) -> Job:
+    """Return the job with its partitions and the plan of its batches, which is checked against the memory limit."""
+
+    def planned(config: TrainerConfig) -> Job:
+        found = replace(job, batch=plan_of_batch(job, sampling_with(sampling, config), config))
+        stored = _stored(found, sizes, learned, config, earlier)
+        spills = replace(found, stored_vertices=stored).needs(config).spills(MemoryLimit.of(config).bytes)
+        stored = replace(stored, evaluates_on_disk=spills)
+        return replace(found, stored_vertices=stored, warnings=(*job.warnings, *remote_notes(stored.folder)))
+
+    return described_memory(planned(config), config, planned)
 
 
 def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:
@@ -74,12 +116,10 @@ def _check(job: Job, learned: Mapping[str, int], config: TrainerConfig) -> None:
         )
 
 
-def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig, earlier: str | None) -> StoredVertices:
-    regime, limit = config.regime, MemoryLimit.of(config)
-    assert isinstance(regime, MiniBatch)
-    arrays = job.graph.arrays()
+def _sizes(arrays: GraphArrays, learned: Mapping[str, int], config: TrainerConfig) -> VertexSizes:
+    """Return the sizes of a graph on which the partitions depend."""
     numbers = (arrays.weight is not None) + (arrays.edge_data.width or 0)
-    sizes = VertexSizes(
+    return VertexSizes(
         vertices=len(arrays.ids),
         edges=len(arrays.src),
         examples=len(examples_of(arrays)),
@@ -88,7 +128,13 @@ def _stored(job: Job, learned: Mapping[str, int], config: TrainerConfig, earlier
         edge_numbers=numbers,
         learned_bytes=NUMBER_BYTES * sum(learned.values()) * (1 + states_of_rows(config)),
     )
-    place = storage_place(config)
+
+
+def _stored(
+    job: Job, sizes: VertexSizes, learned: Mapping[str, int], config: TrainerConfig, earlier: str | None
+) -> StoredVertices:
+    regime, limit, place = config.regime, MemoryLimit.of(config), storage_place(config)
+    assert isinstance(regime, MiniBatch)
     given, name = regime.stored_sizes, regime.vertex_order
     if given is None and limit.bytes is None:
         raise ConfigurationError(

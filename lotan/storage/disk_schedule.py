@@ -13,7 +13,7 @@ from lotan.storage.disk_probe import disk_of
 from lotan.storage.divided import other_division
 from lotan.storage.folder import refusal, remote_notes
 from lotan.storage.schedule_picture import picture
-from planner.explain.sizes import counted, duration, size
+from planner.explain.sizes import counted, duration, memory, size
 from planner.orders.disk import Disk
 from planner.orders.order import Set, swaps
 
@@ -91,7 +91,7 @@ class DiskSchedule:
         least = "" if self.least_swaps is None else f" (at least {self.least_swaps})"
         written = f", writes {size(self.written_bytes)}" if self.written_bytes else ""
         lines = [
-            f"Storage  {self.partitions}{ahead}: {size(self.buffer_bytes)} of {size(self.all_bytes)} of {self.columns}",
+            f"Storage  {self.partitions}{ahead}: {memory(self.buffer_bytes)} of {memory(self.all_bytes)} of {self.columns}",
             f"         an epoch has {counted(len(self.sets), 'set')} and {counted(self.swaps, 'swap')} of a partition{least}",
             f"         reads {size(self.read_bytes)} of {self.columns} and about {size(self.edge_bytes)} of {self.edges}{written}"
             f" in the first epoch{self.note}",

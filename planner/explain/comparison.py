@@ -15,7 +15,7 @@ from planner.explain.diagram import Box, Diagram, diagrams
 from planner.explain.mermaid import mermaid
 from planner.explain.page import Picture, View, document
 from planner.explain.rules import moved_bytes, rule_state
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import duration, memory, size
 from planner.explain.text import PASSES, PlanStage, as_data, graphs_data
 from planner.printer import WIDTH
 
@@ -111,7 +111,7 @@ def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
         ("steps of training", lambda planned: str(len(planned.plan.train))),
         ("bytes they hand on", lambda planned: size(moved_bytes(planned, planned.plan.train))),
         ("an epoch, evaluated", lambda planned: duration(planned.seconds)),
-        ("memory, all processes", lambda planned: size(planned.peak_bytes)),
+        ("memory, all processes", lambda planned: memory(planned.peak_bytes)),
         ("engine", lambda planned: planned.options.traits.name),
     ]
     rows = [(name, measure(a.planned), measure(b.planned)) for name, measure in measures]

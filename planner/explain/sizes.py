@@ -1,10 +1,15 @@
-"""Bytes, seconds and counts as text for people."""
+"""Bytes, seconds and counts as text for people.
+
+Memory is in powers of 1024, as limits are. Bytes that are moved or lie on a disk are in powers of 1000, as rates of disks are.
+"""
 
 from __future__ import annotations
 
+PEAK_MEMORY = "peak memory"  # the name of a measured quantity
+
 
 def size(count: int) -> str:
-    """Return a number of bytes as text for people.
+    """Return a number of bytes that are moved, or lie on a disk, as text for people.
 
     >>> size(512), size(2_500_000)
     ('512 B', '2.5 MB')
@@ -13,6 +18,33 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
+
+
+def memory(count: int) -> str:
+    """Return a number of bytes of memory as text for people.
+
+    >>> memory(512), memory(2_500_000), memory(896 << 20), memory(3 << 30)
+    ('512 B', '2.4 MiB', '896.0 MiB', '3.0 GiB')
+    """
+    for unit, scale in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
+
+
+def quantity(what: str, unit: str, value: float) -> str:
+    """Return an estimated or measured quantity as text for people.
+
+    >>> quantity("vertices of a batch", "rows", 2200.0), quantity("evaluation", "seconds", 1.5)
+    ('2,200 rows', '1.5 s')
+    >>> quantity(PEAK_MEMORY, "bytes", 3 << 20), quantity("read from the disk", "bytes", 3e6)
+    ('3.0 MiB', '3.0 MB')
+    """
+    if unit == "seconds":
+        return duration(value)
+    if unit == "bytes":
+        return memory(round(value)) if what == PEAK_MEMORY else size(round(value))
+    return f"{round(value):,} {unit}"
 
 
 def counted(count: int, what: str) -> str:

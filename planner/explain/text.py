@@ -16,7 +16,7 @@ from planner.compiler import Planned
 from planner.cost.seconds import WAYS, PassCost, Pricing, StepCost
 from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
-from planner.explain.sizes import counted, duration, size
+from planner.explain.sizes import counted, duration, memory, quantity, size
 from planner.holding.budget import Budget, pass_uses
 from planner.holding.hold_columns import Holding
 from planner.keeping import saved_row_bytes
@@ -128,7 +128,7 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
-        or f"{size(data['estimated_peak_bytes'])} estimated, all processes of this host together",
+        or f"{memory(data['estimated_peak_bytes'])} estimated, all processes of this host together",
         "Time": _time(data),
         "Rates": _rates(data["rates"]),
         **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if not traits.in_process else {}),
@@ -201,7 +201,7 @@ def _disk(disk: Mapping[str, Any]) -> str:
         return unseen
     reason = "its heap has room for few rows at a time"
     if disk["storage"] is not None:
-        reason = f"its storage in memory has room for {size(disk['storage'])}"
+        reason = f"its storage in memory has room for {memory(disk['storage'])}"
     return (
         f"{size(disk['bytes'])} to Spark's local disk or from there, {duration(disk['seconds'])}, estimated for an epoch's "
         f"training pass; {reason}{f'; {unseen}' if disk['unseen'] else ''}"
@@ -217,7 +217,7 @@ def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _quantity(one: Mapping[str, Any], which: str) -> str:
-    return duration(one[which]) if one["unit"] == "seconds" else size(round(one[which]))
+    return quantity(one["what"], one["unit"], one[which])
 
 
 def _files(files: Mapping[str, Any]) -> str:

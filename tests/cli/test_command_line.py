@@ -115,7 +115,7 @@ def test_training_on_arrays_loads_no_library_that_it_has_no_use_for():
         (["--graph", "digits", "--resume"], "--checkpoint-dir"),
         (["--graph", "digits", "--resume-with", "lr=0.1"], "--checkpoint-dir"),
         (["--graph", "digits", "--checkpoint-dir", "c", "--resume-with", "seed=3"], "'seed', which identifies a run"),
-        (["--graph", "digits", "--lr", "1e40"], "lr=1e+40"),
+        (["--graph", "digits", "--lr", "1e40"], "--lr 1e+40"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_status_2(words, expected, capsys):
@@ -426,4 +426,4 @@ def test_memory_of_a_worker_is_written_as_that_of_a_training(monkeypatch, capsys
     assert [main(words), main([*words, "--memory", "512m"]), main([*words, "--memory", "0"])] == [0, 0, 0]
     assert [settings.memory for settings in served] == [1 << 30, 512 << 20, 0]
     assert main([*words, "--memory", "lots"]) == 2
-    assert "memory is 'lots'; expected a number of bytes" in capsys.readouterr().err
+    assert "--memory is 'lots', which is no size in bytes; expected" in capsys.readouterr().err

@@ -379,6 +379,7 @@ def test_the_estimate_of_an_epoch_counts_what_training_waits_for(monkeypatch: py
 
 def test_explain_prints_the_schedule() -> None:
     text = trainer().explain()
+    assert "Rows    learned, in partitions on a disk, with the state of their optimizer: rows.weight 45 rows" in text
     for part in (
         "comet, 4 of 8 partitions in memory, in 4 groups; 2 more are read ahead",
         "an epoch has 6 sets and 10 swaps of a partition (at least 10)",

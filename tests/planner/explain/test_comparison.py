@@ -13,7 +13,7 @@ import pytest
 
 from planner import PlanError
 from planner.explain.formats import FORMATS, compare, explain
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import duration, memory, size
 from planner.explain.view import PlanView
 from tests.planner.explain.plans import PLAIN, plan
 from tests.planner.explain.test_page import parsed
@@ -127,9 +127,9 @@ def test_steps_have_their_seconds_and_memory_is_that_of_the_head(less):
         *size(data["epoch"][1]["bytes"]).split(),
         *duration(data["epoch"][1]["seconds"]).split(),
     ]
-    memory = size(data["estimated_peak_bytes"])
-    assert f"Memory  {memory} estimated" in explain(plan("plain"))
-    assert f"{'memory, all processes':<24}{memory}" in text
+    peak = memory(data["estimated_peak_bytes"])
+    assert f"Memory  {peak} estimated" in explain(plan("plain"))
+    assert f"{'memory, all processes':<24}{peak}" in text
 
 
 @pytest.mark.parametrize("format", FORMATS)
