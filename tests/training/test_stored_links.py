@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import os
 import signal
 import subprocess
@@ -284,6 +285,20 @@ def test_damaged_rows_of_a_checkpoint_are_an_error(tmp_path: Path) -> None:
     assert not asked.model.rows.has_rows  # the model is as it was
     with pytest.raises(lotan.LotanError, match="different run"):
         trainer(BETA, checkpoint_dir=tmp_path, resume=True).fit()
+
+
+def test_rows_of_the_checkpoint_of_another_run_are_not_overwritten(tmp_path: Path) -> None:
+    checkpoints, parts = tmp_path / "checkpoints", tmp_path / "parts"
+    trainer(storage_dir=parts, epochs=1).fit()
+    trainer(storage_dir=parts, epochs=1, checkpoint_dir=checkpoints).fit()
+    for other in (tmp_path / "others", None):
+        with pytest.raises(StorageError, match=f"has the learned rows of the checkpoint in {checkpoints}, which"):
+            trainer(storage_dir=parts, checkpoint_dir=other).fit()
+    assert len(trainer(storage_dir=parts, checkpoint_dir=checkpoints, resume=True).fit().history) == EPOCHS
+    moved = checkpoints.rename(tmp_path / "moved")
+    assert len(trainer(storage_dir=parts, checkpoint_dir=moved, resume=True, epochs=5).fit().history) == 5
+    shutil.rmtree(moved)
+    trainer(storage_dir=parts, epochs=1).fit()
 
 
 def test_the_memory_limit_decides_the_partitions() -> None:
