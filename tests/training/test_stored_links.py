@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -470,7 +470,10 @@ def test_what_is_not_built_is_refused_by_name(settings: dict[str, Any], error: t
         ("comets", "order"),
         ("comet(partitions=8)", "give all of"),
         ("comet(partitions=8, buffer=4, groups=3)", "groups of the same size"),
-        ("beta(partitions=4, buffer=1)", "at least"),
+        (
+            "beta(partitions=4, buffer=1)",
+            r"at least two partitions and at most all, as in 'beta\(partitions=16, buffer=4\)'",
+        ),
         ("beta(partitions=4, buffer=5)", "at most all"),
         ("comet(partitions=8, buffer=0, groups=4)", "buffer"),
         (3, "order"),
