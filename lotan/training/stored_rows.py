@@ -140,12 +140,13 @@ def open_rows(
     before = {name: (module.ids, module.weight) for name, module in modules.items()}
     widths = [module.width for module in modules.values()]
     files = RowFiles(folder, placement, [*widths, *(width for width in widths for _ in range(states_of_rows(config)))])
-    _claim_rows(files.folder, config)
+    _check_rows(files.folder, config)
     try:
         for module in modules.values():
             module.set_rows(ids, torch.empty(slots * placement.capacity, module.width))
         learner = StoredLearner(job.learned(model), job, config, files)
         columns = learner.begin_rows()
+        _claim_rows(files.folder, config)
         if not files.versions:
             _write_first(files, modules, before, vertex_keys(ids), columns, config.seed)
         files.keep([files.versions, learner.best_versions])
@@ -179,18 +180,25 @@ def check_checkpoint(job: Job, config: TrainerConfig) -> None:
         )
 
 
-def _claim_rows(folder: Path, config: TrainerConfig) -> None:
-    """Note whose rows those in a folder are from now on, unless they are those of another run's checkpoint."""
-    place, own = folder / CHECKPOINT, config.checkpoint_dir
+def _check_rows(folder: Path, config: TrainerConfig) -> None:
+    """Refuse to overwrite rows that are those of another run's checkpoint."""
+    place = folder / CHECKPOINT
     known = place.read_text() if place.exists() else ""
-    now = "" if own is None else str(Path(own).absolute())
-    if known and known != now and (Path(known) / LAST).exists():
+    if known and known != _owner(config) and (Path(known) / LAST).exists():
         raise StorageError(
             f"{folder} has the learned rows of the checkpoint in {known}, which this run would overwrite; name another folder "
             "with storage_dir, or remove that checkpoint"
         )
-    if known != now:
-        written(place, lambda: place.write_text(now))
+
+
+def _claim_rows(folder: Path, config: TrainerConfig) -> None:
+    """Note whose rows those in a folder are from now on."""
+    place = folder / CHECKPOINT
+    written(place, lambda: place.write_text(_owner(config)))
+
+
+def _owner(config: TrainerConfig) -> str:
+    return "" if config.checkpoint_dir is None else str(Path(config.checkpoint_dir).absolute())
 
 
 def _write_first(

@@ -294,6 +294,10 @@ def test_rows_of_the_checkpoint_of_another_run_are_not_overwritten(tmp_path: Pat
     for other in (tmp_path / "others", None):
         with pytest.raises(StorageError, match=f"has the learned rows of the checkpoint in {checkpoints}, which"):
             trainer(storage_dir=parts, checkpoint_dir=other).fit()
+    elsewhere = tmp_path / "elsewhere"
+    with pytest.raises(StorageError, match=r"cannot be read: .*; name the storage_dir that the run had"):
+        trainer(storage_dir=elsewhere, checkpoint_dir=checkpoints, resume=True).fit()
+    trainer(storage_dir=elsewhere, epochs=1).fit()  # the checkpoint's rows are not there
     assert len(trainer(storage_dir=parts, checkpoint_dir=checkpoints, resume=True).fit().history) == EPOCHS
     moved = checkpoints.rename(tmp_path / "moved")
     assert len(trainer(storage_dir=parts, checkpoint_dir=moved, resume=True, epochs=5).fit().history) == 5
