@@ -157,7 +157,7 @@ def _stored(
         if name == "cached_nodes" and training > capacity:
             raise ConfigurationError(
                 f"order {regime.order!r} keeps all training vertices in memory, and they fill {training} of the partitions: give "
-                f"a buffer of at least {training}, or order='each_once(partitions={partitions}, buffer={capacity})'"
+                f"a buffer of at least {training}, or order='each_once(partitions={partitions}, buffer={max(2, capacity)})'"
             )
     on_disk = edges_in_files(job.plan, job.statistics)
     return StoredVertices(division, sizes, learned, regime.seed, place, on_disk)

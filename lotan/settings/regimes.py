@@ -199,6 +199,11 @@ def _check_stored(order: object) -> None:
     even = partitions % groups == 0 and buffer % (partitions // groups) == 0
     least = 2 if groups > 1 else 1
     if not even or not least <= buffer // max(1, partitions // groups) <= groups:
+        if call.name != "comet":  # each partition is a group
+            raise ConfigurationError(
+                f"MiniBatch got order={order!r}; expected room in the buffer for at least two partitions and at most all, as in "
+                f"'{call.name}(partitions=16, buffer=4)'"
+            )
         raise ConfigurationError(
             f"MiniBatch got order={order!r}; expected groups of the same size, and room in the buffer for whole groups, at "
             "least two of them and at most all, as in 'comet(partitions=16, buffer=4, groups=8)'"

@@ -60,7 +60,7 @@ class RowFiles:
         placement: Placement,
         widths: Sequence[int],
         name: str = ROWS,
-        mend: str = "restore the folder from a copy, or train anew in another one",
+        mend: str = "name the storage_dir that the run had, restore it from a copy, or train anew in another one",
     ) -> None:
         self.folder, self.placement, self.widths = folder / name, placement, tuple(widths)
         self._mend = mend

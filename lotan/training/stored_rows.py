@@ -24,10 +24,14 @@ from lotan.settings.config import TrainerConfig
 from lotan.settings.row_wise import begin_row_state
 from lotan.stages.randomness import Randomness, random_rows
 from lotan.storage.buffer import PartitionBuffer
+from lotan.storage.folder import written
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles, Versions, versions_of
 from lotan.training.checkpoint import LAST, check_identity
 from lotan.training.learner import Learner, Weights
+
+CHECKPOINT = "checkpoint.txt"
+"""The file beside rows that has the path of the directory of their run's checkpoints."""
 
 DRAWN_ROWS = 1 << 12
 """The rows that are drawn at one time, with ten times their memory in random words."""
@@ -129,18 +133,20 @@ def open_rows(
         ids: The ids of all vertices, ascending.
 
     Raises:
-        StorageError: If rows cannot be written or read.
+        StorageError: If rows cannot be written or read, or if the folder has those of another run's checkpoint.
         CheckpointError: If the checkpoint to resume from belongs to a different run, or cannot be read.
     """
     modules = learned_modules(model)
     before = {name: (module.ids, module.weight) for name, module in modules.items()}
     widths = [module.width for module in modules.values()]
     files = RowFiles(folder, placement, [*widths, *(width for width in widths for _ in range(states_of_rows(config)))])
+    _check_rows(files.folder, config)
     try:
         for module in modules.values():
             module.set_rows(ids, torch.empty(slots * placement.capacity, module.width))
         learner = StoredLearner(job.learned(model), job, config, files)
         columns = learner.begin_rows()
+        _claim_rows(files.folder, config)
         if not files.versions:
             _write_first(files, modules, before, vertex_keys(ids), columns, config.seed)
         files.keep([files.versions, learner.best_versions])
@@ -172,6 +178,27 @@ def check_checkpoint(job: Job, config: TrainerConfig) -> None:
             f"{config.checkpoint_dir} holds the checkpoint of an earlier run, whose rows lie in files that a new run would "
             "overwrite; go on from it with resume=True, or name another directory"
         )
+
+
+def _check_rows(folder: Path, config: TrainerConfig) -> None:
+    """Refuse to overwrite rows that are those of another run's checkpoint."""
+    place = folder / CHECKPOINT
+    known = place.read_text() if place.exists() else ""
+    if known and known != _owner(config) and (Path(known) / LAST).exists():
+        raise StorageError(
+            f"{folder} has the learned rows of the checkpoint in {known}, which this run would overwrite; name another folder "
+            "with storage_dir, or remove that checkpoint"
+        )
+
+
+def _claim_rows(folder: Path, config: TrainerConfig) -> None:
+    """Note whose rows those in a folder are from now on."""
+    place = folder / CHECKPOINT
+    written(place, lambda: place.write_text(_owner(config)))
+
+
+def _owner(config: TrainerConfig) -> str:
+    return "" if config.checkpoint_dir is None else str(Path(config.checkpoint_dir).absolute())
 
 
 def _write_first(

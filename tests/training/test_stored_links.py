@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -286,6 +287,24 @@ def test_damaged_rows_of_a_checkpoint_are_an_error(tmp_path: Path) -> None:
         trainer(BETA, checkpoint_dir=tmp_path, resume=True).fit()
 
 
+def test_rows_of_the_checkpoint_of_another_run_are_not_overwritten(tmp_path: Path) -> None:
+    checkpoints, parts = tmp_path / "checkpoints", tmp_path / "parts"
+    trainer(storage_dir=parts, epochs=1).fit()
+    trainer(storage_dir=parts, epochs=1, checkpoint_dir=checkpoints).fit()
+    for other in (tmp_path / "others", None):
+        with pytest.raises(StorageError, match=f"has the learned rows of the checkpoint in {checkpoints}, which"):
+            trainer(storage_dir=parts, checkpoint_dir=other).fit()
+    elsewhere = tmp_path / "elsewhere"
+    with pytest.raises(StorageError, match=r"cannot be read: .*; name the storage_dir that the run had"):
+        trainer(storage_dir=elsewhere, checkpoint_dir=checkpoints, resume=True).fit()
+    trainer(storage_dir=elsewhere, epochs=1).fit()  # the checkpoint's rows are not there
+    assert len(trainer(storage_dir=parts, checkpoint_dir=checkpoints, resume=True).fit().history) == EPOCHS
+    moved = checkpoints.rename(tmp_path / "moved")
+    assert len(trainer(storage_dir=parts, checkpoint_dir=moved, resume=True, epochs=5).fit().history) == 5
+    shutil.rmtree(moved)
+    trainer(storage_dir=parts, epochs=1).fit()
+
+
 def test_the_memory_limit_decides_the_partitions() -> None:
     def with_limit(limit: str | int) -> Any:
         return trainer("comet", memory_limit=limit).job.stored
@@ -456,7 +475,10 @@ def test_what_is_not_built_is_refused_by_name(settings: dict[str, Any], error: t
         ("comets", "order"),
         ("comet(partitions=8)", "give all of"),
         ("comet(partitions=8, buffer=4, groups=3)", "groups of the same size"),
-        ("beta(partitions=4, buffer=1)", "at least"),
+        (
+            "beta(partitions=4, buffer=1)",
+            r"at least two partitions and at most all, as in 'beta\(partitions=16, buffer=4\)'",
+        ),
         ("beta(partitions=4, buffer=5)", "at most all"),
         ("comet(partitions=8, buffer=0, groups=4)", "buffer"),
         (3, "order"),

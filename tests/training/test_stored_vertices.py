@@ -562,6 +562,7 @@ def test_the_memory_of_learned_rows_is_that_of_the_buffer(tmp_path: Path) -> Non
             "take 'cached_nodes' or 'each_once'",
         ),
         ({"order": "cached_nodes(partitions=8, buffer=2)"}, ConfigurationError, "buffer of at least 3"),
+        ({"order": "cached_nodes(partitions=8, buffer=1)"}, ConfigurationError, r"each_once\(partitions=8, buffer=2\)"),
         ({"order": "each_once(partitions=80, buffer=2)"}, ConfigurationError, "more partitions than"),
         ({"engine": "rows"}, ConfigurationError, "engine"),
         ({"tables": 1}, ConfigurationError, "tables"),
@@ -582,7 +583,7 @@ def test_what_is_not_built_is_refused_by_name(settings: dict[str, Any], error: t
 
 @pytest.mark.parametrize(
     ("order", "text"),
-    [("each_once(partitions=4)", "give all of"), ("each_once(partitions=4, buffer=1)", "at least"),
+    [("each_once(partitions=4)", "give all of"), ("each_once(partitions=4, buffer=1)", "at least two partitions"),
      ("cached_nodes(partitions=4, buffer=5)", "at most all"), ("hilbert", "cached_nodes")],
 )  # fmt: skip
 def test_orders_that_make_no_sense_are_refused(order: str, text: str) -> None:
