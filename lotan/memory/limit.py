@@ -233,7 +233,11 @@ def is_one_jvm(master: str) -> bool:
 
 
 def check_fits(
-    limit: MemoryLimit, engine: str, found: Mapping[str, Footprint], hints: Callable[[], Sequence[str]] = tuple
+    limit: MemoryLimit,
+    engine: str,
+    found: Mapping[str, Footprint],
+    hints: Callable[[], Sequence[str]] = tuple,
+    beside: str = "",
 ) -> None:
     """Refuse an engine that needs more than the limit.
 
@@ -242,6 +246,7 @@ def check_fits(
         engine: The name of the chosen engine.
         found: The footprint on each engine that was considered, by engine name.
         hints: Returns settings that would need less, in words. It is called only if the engine is refused.
+        beside: What is needed too, and not counted yet, in words; "": nothing.
 
     Raises:
         ConfigurationError: If the engine does not fit. The message has each engine's needs and the smallest limit that
@@ -256,7 +261,7 @@ def check_fits(
         mend = f"take engine {others[0].engine!r}, or give {_text(found[engine].least)}"
     else:
         would_do = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
-        mend = f"the least that would do is {', '.join(would_do)}"
+        mend = f"the least that would do is {', '.join(would_do)}" + (f", and more for {beside}" if beside else "")
     least, given = found[engine].least, size(limit.bytes)
     if limit.bytes % MIB == 0:
         given = f"{_text(limit.bytes)} ({given})"

@@ -212,7 +212,8 @@ def plan_for(
         def hints() -> list[str]:
             return limit.hints(ENGINES[engine.name], plans[engine.name].plan, statistics, config.partitions)
 
-        check_fits(limit, engine.name, {name: needs[name] for name in able}, hints)
+        beside = "" if sampling is None else "mini-batches, which are counted once the graph is read"
+        check_fits(limit, engine.name, {name: needs[name] for name in able}, hints, beside)
     found, needed = plans[engine.name], needs[engine.name]
     spread = limit.bytes if limited and sampling is None else None
     planned = _described(found, engine, needed, limit, spread, statistics)

@@ -396,6 +396,14 @@ def test_the_memory_limit_decides_the_partitions() -> None:
         trainer("each_once").explain()
 
 
+def test_a_limit_that_is_refused_before_the_graph_is_read_says_what_is_not_counted(tmp_path: Path) -> None:
+    lotan.Graph.from_arrays(**columns()).save(tmp_path)
+    with pytest.raises(
+        ConfigurationError, match=r"the least that would do is \d+m \(local\), and more for mini-batches"
+    ):
+        trainer("each_once", graph=lotan.Graph.read(tmp_path), memory_limit="10m").explain()
+
+
 def test_partitions_that_are_on_the_disk_are_taken(tmp_path: Path) -> None:
     trainer(ONCE, storage_dir=tmp_path, epochs=1).fit()
     given = {"memory_limit": "4g", "epochs": 1}
