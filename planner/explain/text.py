@@ -210,14 +210,13 @@ def _disk(disk: Mapping[str, Any]) -> str:
 
 def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
     """Return the measured totals of passes. An estimate stands beside a total that is far from it."""
-    beside = (f" (! {_quantity(one, 'estimated')} estimated)" if one["off"] else "" for one in totals)
+    said = [
+        [quantity(one["what"], one["unit"], one[which] or 0.0) for which in ("measured", "estimated")] for one in totals
+    ]
     return "; ".join(
-        f"{one['what']} {_quantity(one, 'measured')}{estimate}" for one, estimate in zip(totals, beside, strict=True)
+        f"{one['what']} {measured}{f' (! {estimated} estimated)' * one['off']}"
+        for one, (measured, estimated) in zip(totals, said, strict=True)
     )
-
-
-def _quantity(one: Mapping[str, Any], which: str) -> str:
-    return quantity(one["what"], one["unit"], one[which])
 
 
 def _files(files: Mapping[str, Any]) -> str:
