@@ -1,4 +1,4 @@
-"""Still pictures for the notebooks: of two plans side by side, of a search, of a few figures as bars.
+"""Still pictures for the notebooks: of two plans side by side, of a search, of a schedule, of a few figures as bars.
 
 A plan and a search show themselves as a page with a script, which GitHub, and Jupyter for a notebook that is not trusted, leave
 out. Here are the pictures of these pages alone, as SVG: colours stand on every element and nothing is clipped, for GitHub
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from xml.etree import ElementTree
 
+import lotan
 from lotan.tuning.result import Tuned
 from planner.explain.view import DiffView
 
@@ -92,6 +93,14 @@ def search(tuned: Tuned) -> Still:
     (settings,), both = _drawn(page, "coordinates", SEARCH), _drawn(page, "curves", SEARCH)
     titles = (f"val {tuned.monitor} by epoch", "training loss by epoch")
     return Still(_beside([[("settings and scores", settings)], list(zip(titles, both, strict=True))]), repr(tuned))
+
+
+def schedule(trainer: lotan.Trainer, title: str) -> Still:
+    """When each partition is in memory, in an epoch of a run from a disk."""
+    page = trainer.explain("html")
+    (drawn,) = re.findall(r"<figure>(<svg xmlns=.*?</svg>)</figure>", page, re.DOTALL)
+    picture = ElementTree.fromstring(drawn.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+    return Still(_beside([[(title, picture)]]), f"(picture: {title}, when each partition is in memory)")
 
 
 def bars(unit: str, groups: Mapping[str, Mapping[str, float]]) -> Still:
