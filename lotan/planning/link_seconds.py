@@ -11,6 +11,9 @@ SCORE_PRODUCTS = 3  # products of matrices for a score: itself, and the gradient
 SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the gradient
 STEP_OPERATIONS = 4  # on each number of a row and its state: read, summed, changed, written
 
+BATCH_SECONDS = 6.5e-3
+"""Of a batch of links, whatever its size: some hundred operators that begin. Measured on two cores."""
+
 # Measured on two cores, with 20,000 and 100,000 vertices and rows of 16 to 128 numbers.
 RANK_PRODUCTS = 4.0  # products of few rows with many take so many times the seconds of large ones
 RANK_OPERATIONS = 7.0  # operations on each score: greater than that of the link, equal to it, and the sums of both
@@ -30,19 +33,23 @@ class LinkSeconds:
 NO_LINKS = LinkSeconds()
 
 
-def scoring_seconds(task: LinkPrediction, training: int, vertices: int, width: int, pricing: Pricing) -> float:
+def scoring_seconds(
+    task: LinkPrediction, training: int, batches: int, vertices: int, width: int, pricing: Pricing
+) -> float:
     """Return the estimated seconds in which an epoch scores both ends of its links against their negatives.
 
     Args:
         task: The task.
         training: The number of training links.
+        batches: The number of batches that they are cut into.
         vertices: The number of vertices.
         width: The numbers of a row.
         pricing: The seconds of a unit of work.
     """
     rates = pricing.rates
     scores = 2 * training * (vertices if task.negatives == ALL else int(task.negatives))
-    return SCORE_PRODUCTS * scores * width * rates.multiply_adds + SCORE_OPERATIONS * scores * rates.autograd_numbers
+    products = SCORE_PRODUCTS * scores * width * rates.multiply_adds
+    return products + SCORE_OPERATIONS * scores * rates.autograd_numbers + BATCH_SECONDS * batches
 
 
 def changing_seconds(rows: int, width: int, states: int, pricing: Pricing) -> float:

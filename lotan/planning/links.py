@@ -167,8 +167,10 @@ def _seconds(task: LinkPrediction, links: Links, job: Job) -> LinkSeconds:
     """Return the estimated seconds beside the plans: the scores of training, and the ranks of an evaluation."""
     pricing, width = job.shown.options.pricing, job.loss.outputs
     training, validation = len(links.of("train")), len(links.of("val"))
+    sampling = job.planned.options.sampling
+    batches = 1 if sampling is None else sampling.batches
     return LinkSeconds(
-        scoring=scoring_seconds(task, training, links.vertices, width, pricing),
+        scoring=scoring_seconds(task, training, batches, links.vertices, width, pricing),
         ranking=ranking_seconds(task, validation, links.vertices, width, pricing),
     )
 

@@ -350,7 +350,7 @@ def _link_seconds(
     assert job.batch is not None
     pricing, width, states = job.batch.options.pricing, job.loss.outputs, states_of_rows(config)
     changed = sampling.batches * (sampling.targets or 0)
-    scoring = scoring_seconds(task, summary.training, summary.vertices, width, pricing)
+    scoring = scoring_seconds(task, summary.training, sampling.batches, summary.vertices, width, pricing)
     ranking = ranking_seconds(task, summary.validation, summary.vertices, width, pricing)
     reads = RANK_READS * NUMBER_BYTES * summary.vertices * sum(learned.values()) * (summary.validation > 0)
     return LinkSeconds(

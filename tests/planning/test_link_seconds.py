@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lotan
-from lotan.planning.link_seconds import ranking_seconds, scoring_seconds
+from lotan.planning.link_seconds import BATCH_SECONDS, ranking_seconds, scoring_seconds
 from planner.cost.seconds import Pricing
 from planner.explain.sizes import duration
 from tests.links.graphs import columns
@@ -74,12 +74,13 @@ def test_the_report_has_the_estimate_and_the_measure_of_each(regime: str, capsys
 
 def test_seconds_follow_the_number_of_scores() -> None:
     pricing = Pricing()
-    ranking, scoring = (ranking_seconds(TASK, 10, 500, 16, pricing), scoring_seconds(TASK, 10, 500, 16, pricing))
+    ranking, scoring = (ranking_seconds(TASK, 10, 500, 16, pricing), scoring_seconds(TASK, 10, 0, 500, 16, pricing))
     assert ranking_seconds(TASK, 20, 1500, 16, pricing) == pytest.approx(6 * ranking)
     assert ranking_seconds(TASK, 0, 500, 16, pricing) == 0
-    assert scoring_seconds(replace(TASK, negatives=60), 20, 500, 16, pricing) == pytest.approx(6 * scoring)
+    assert scoring_seconds(replace(TASK, negatives=60), 20, 0, 500, 16, pricing) == pytest.approx(6 * scoring)
+    assert scoring_seconds(TASK, 10, 4, 500, 16, pricing) == pytest.approx(scoring + 4 * BATCH_SECONDS)
     every = replace(TASK, negatives="all")
-    assert scoring_seconds(every, 10, 500, 16, pricing) == pytest.approx(scoring * 500 / 20)
+    assert scoring_seconds(every, 10, 0, 500, 16, pricing) == pytest.approx(scoring * 500 / 20)
     distances = replace(TASK, decoder="transe")
     assert ranking_seconds(distances, 10, 500, 64, pricing) > ranking_seconds(TASK, 10, 500, 64, pricing)
 

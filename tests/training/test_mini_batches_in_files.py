@@ -128,7 +128,9 @@ def test_a_limit_changes_no_bit(name: str, tmp_path: Path, monkeypatch: pytest.M
 
 def test_an_order_that_keeps_its_draws_has_the_same_bits(tmp_path: Path, small_parts: None) -> None:
     lotan.Graph.from_arrays(**columns()).save(tmp_path)
-    (free, _), (limited, _) = (trained(tmp_path, "sage", limit, order="fixed until the elbow") for limit in (None, "64g"))
+    (free, _), (limited, _) = (
+        trained(tmp_path, "sage", limit, order="fixed until the elbow") for limit in (None, "64g")
+    )
     weights = weights_of(free.model)
     assert all(torch.equal(one, weights[name]) for name, one in weights_of(limited.model).items())
 
