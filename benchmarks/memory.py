@@ -1,7 +1,7 @@
 """Memory: a run whose working set is four times its limit, and how estimates compare with what runs take.
 
     python benchmarks/memory.py             all; writes benchmarks/results/memory.md
-    python benchmarks/memory.py estimates   or "limit", "quarter", "least" or "low": one
+    python benchmarks/memory.py estimates   or "limit", "quarter", "least", "batches" or "low": one
     python benchmarks/memory.py low --vertices 300000 1000000 --hubs    within the least limits, at these sizes
     python benchmarks/memory.py least --vertices 4000000 --limit 6g    on local, of such a graph
     python benchmarks/memory.py estimates --engines local rows    of some engines
@@ -16,7 +16,7 @@ after each run. "quarter": GCN 128-512-512-512-40 on blocks within the fixed par
 what it takes above it. "least": GCN 128-256-256-40 on local under a limit for which columns lie in files, once the least that is
 accepted, and without a limit, which takes 12 GiB. "low": the same on blocks, whose sums then read partitions in turn, beside the
 same run without a limit if that takes no more than `--room`; processor seconds are those of all processes together, and what a
-loaded machine leaves comparable.
+loaded machine leaves comparable. "batches": mini-batches on local under the least limit that is named, and without one.
 With `--hubs`, a third of the edges of a graph end in ten vertices.
 """
 
@@ -73,6 +73,7 @@ LOW_HEADS = (
     "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 ARXIV = 169_343, 2_400_000  # vertices and edges of the part "quarter"
+BATCHES = (1024, (10, 10))  # targets of a mini-batch, and fanouts
 LEAST = "least"  # in place of a memory limit: the least one that is accepted
 WIDE, LAYERS = 2048, 6
 AMPLE_HEAP, AMPLE = "6g", "32g"  # of Spark's JVM, and of a worker between forward and backward, where there is no limit
@@ -183,6 +184,8 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
     model = wide_model() if kind is None else kind(128, hidden, layers, 40, dropout=0.5)
     read = lotan.Graph.read(case["graph"])
     options = {name: case[name] for name in ("engine", "memory_limit", "worker_memory") if name in case}
+    if "batches" in case:
+        options["regime"] = lotan.MiniBatch(*case["batches"])
     if case["engine"] != "local":
         options |= {"master": "local[2]", "workers": 2}
         options["partitions"] = case.get("partitions", PARTITIONS)
@@ -326,6 +329,24 @@ def least_table(folder: Path, options: argparse.Namespace) -> list[str]:
     return ["## A low limit on local", "", "GCN 128-256-256-40, epochs with evaluation.", "", *lines, ""]
 
 
+def batches_table(folder: Path, epochs: int) -> list[str]:
+    lines = [
+        "250,000 vertices, 2,500,000 edges, 128 features; 2 layers of width 64; batches of 1,024 vertices, fanouts 10, 10.",
+        "",
+        "| model | limit, MiB | peak, MiB | estimated, MiB | without a limit, MiB | estimated, MiB | epoch s "
+        "| without a limit | weights |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    case = {"graph": str(graph(folder, **LARGE)), "engine": "local", "epochs": epochs, "batches": BATCHES}
+    for model in MODELS:
+        one = case | {"model": model, "shape": (16 if model == "gat" else 64, 2)}
+        found, free = measured(one | {"memory_limit": LEAST}, folder), measured(one, folder)
+        shown = [model, f"{found['limit'] / MIB:,.0f}"]
+        shown += [_peak(found), f"{found['free'] / MIB:,.0f}", _peak(free), f"{free['estimated'] / MIB:,.0f}"]
+        lines.append(f"| {' | '.join([*shown, _seconds(found), _seconds(free), same_bits(found, free)])} |")
+    return ["## Mini-batches within a limit", "", *lines, ""]
+
+
 def _peak(found: dict[str, Any]) -> str:
     return f"{sum(found['peak'].values()) / MIB:,.0f}"
 
@@ -434,7 +455,7 @@ def _given(case: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", nargs="*", metavar="limit|quarter|least|low|estimates", help="default: all")
+    parser.add_argument("what", nargs="*", metavar="limit|quarter|least|batches|low|estimates", help="default: all")
     parser.add_argument("--epochs", type=int, default=2, help="of the run within a limit (default: 2)")
     parser.add_argument(
         "--folder", type=Path, help="on a local disk, for graphs and what goes to the disk (default: $TMPDIR)"
@@ -453,13 +474,14 @@ def main() -> None:
     if options.case is not None:
         print(json.dumps(run_case(options.case)))
         return
-    what = options.what or ["limit", "quarter", "least", "low", "estimates"]
+    what = options.what or ["limit", "quarter", "least", "batches", "low", "estimates"]
     command = shlex.join(["python", "benchmarks/memory.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="lotan-benchmark-") as folder:
         lines = ["# Memory", "", f"`{command}` on {machine()}.", ""]
         lines += limit_table(Path(folder), options.epochs) if "limit" in what else []
         lines += quarter_table(Path(folder), options.epochs) if "quarter" in what else []
         lines += least_table(Path(folder), options) if "least" in what else []
+        lines += batches_table(Path(folder), options.epochs) if "batches" in what else []
         options.out.write_text("\n".join(lines))
         of_low: list[str] = []
         for table in low_table(Path(folder), options) if "low" in what else ():
