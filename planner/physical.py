@@ -15,7 +15,7 @@ A gradient has the level of its column. If its step is within a lower level, the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -306,6 +306,11 @@ class Plan:
         """The names of the static columns, hoisted ones among them, that a pass after `prepare` reads."""
         read = {name for steps in self.passes[1:] for step in steps for name in step.reads}
         return frozenset(read & {column.name for column in (*self.static_columns, *self.hoisted)})
+
+    @property
+    def only_preparing(self) -> Plan:
+        """The same plan with the pass `prepare` alone, for vertices in the graph's own order."""
+        return replace(self, levels=None, train=(), train_and_evaluate=(), evaluate=(), predict=())
 
     def stage(self, name: str) -> Stage:
         """Return the stage with a name. Raises KeyError if there is none."""

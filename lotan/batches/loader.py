@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -108,7 +108,7 @@ def _static(graph: Graph, plan: Plan, there: Collection[str], in_files: bool) ->
     """Return the static columns that training reads, of the whole graph and in its own order, but those in `there`."""
     engine = LocalEngine(on_disk=in_files)
     try:
-        engine.load(graph, replace(plan, levels=None))
+        engine.load(graph, plan.only_preparing)
         read = (plan.lasting | {"label"}) - set(there)
         return {name: engine.static(name) for name in sorted(read)}
     finally:

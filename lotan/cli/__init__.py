@@ -115,7 +115,7 @@ def _run(given: Sequence[str]) -> int:
     try:
         status = int(import_module(f"lotan.cli.{options.command}").run(options))
     except LotanError as error:
-        error.args = (in_options(str(error), names),)
+        error.args = (in_options(str(error), names, options.command),)
         raise
     sys.stdout.flush()  # flushed here, where a full disk or a missing reader can still be reported
     return status

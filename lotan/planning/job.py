@@ -196,8 +196,12 @@ class Job:
             least = whole  # beside batches of links, columns of an evaluation stay in memory
             if self.linked is None and self.traits.in_process:
                 sampler = SAMPLER_VERTEX_BYTES * self.statistics.vertices + ROWS_AT_BYTES
-                sampler += self.both * SAMPLER_EDGE_BYTES * self.statistics.edges
-                least = min(whole, found.least + held + sampler)
+                by_relation = self.graph.vertex_types is not None
+                sampler += (self.both + 2 * by_relation) * SAMPLER_EDGE_BYTES * self.statistics.edges
+                once = limit.needs(self.traits, self.batch.plan.only_preparing, self.statistics, partitions)
+                least = min(whole, max(found.least, once.least) + held + sampler)
+                hoisted = sum(column_bytes(column, self.statistics) for column in self.batch.plan.hoisted)
+                found = replace(found, on_disk=found.on_disk + hoisted)
             found = replace(found, peak=found.peak + held, least=least, in_memory=in_memory, alone=False)
             if not self.traits.in_process:
                 row = sum(row_bytes(column) for column in self.batch.plan.static_columns)

@@ -349,12 +349,12 @@ def _link_seconds(
     assert isinstance(task, LinkPrediction)
     assert job.batch is not None
     pricing, width, states = job.batch.options.pricing, job.loss.outputs, states_of_rows(config)
-    changed = sampling.batches * (sampling.targets or 0)
+    changed = sampling.batches * job.batch.statistics.vertices  # rows of all vertices of a batch
     scoring = scoring_seconds(task, summary.training, sampling.batches, summary.vertices, width, pricing)
     ranking = ranking_seconds(task, summary.validation, summary.vertices, width, pricing)
     reads = RANK_READS * NUMBER_BYTES * summary.vertices * sum(learned.values()) * (summary.validation > 0)
     return LinkSeconds(
-        scoring=scoring + changing_seconds(changed, width, states, pricing),
+        scoring=scoring + changing_seconds(changed, sum(learned.values()), states, pricing),
         ranking=ranking + reads / disk_of(storage_place(config)).bytes_per_second,
     )
 

@@ -51,7 +51,7 @@ class StoredFeatures:
 
 
 def open_features(folder: Path, features: StoredFeatures, placement: Placement) -> tuple[RowFiles, bool]:
-    """Return the files of a graph's features, which are written if they are not there, are damaged, or are others.
+    """Return the files of a graph's features, which are written if they are not there, or are damaged.
 
     Args:
         folder: The folder of the storage, which the caller has claimed.
@@ -62,7 +62,7 @@ def open_features(folder: Path, features: StoredFeatures, placement: Placement) 
         The files, and True if they were written now.
 
     Raises:
-        StorageError: If they cannot be written.
+        StorageError: If they cannot be written, or the folder holds others.
     """
     width = features.rows.shape[1]
     files = RowFiles(folder, placement, [width], FEATURES, mend=ANEW)
@@ -75,7 +75,10 @@ def open_features(folder: Path, features: StoredFeatures, placement: Placement) 
         if damage is None:
             return files, False
     elif known is not None:
-        damage = f"{folder / FEATURES} had other features, or other partitions of them"
+        raise StorageError(
+            f"{folder / FEATURES} holds the features of another graph, or of other partitions; name another folder with "
+            "storage_dir, or remove this one"
+        )
     elif (folder / MANIFEST).exists():
         damage = f"{folder / MANIFEST} was cut short or changed"
     written_again(damage, lambda: _write(folder, features, files, wanted))

@@ -25,6 +25,7 @@ def picture(sets: Sequence[Set]) -> str:
     partitions = sorted(times)
     across = min(WIDEST, WIDTH / max(1, len(sets)))
     down = min(HIGHEST, max(LOWEST, HEIGHT / max(1, len(partitions))))
+    gap = min(0.5, across / 4)
     right, bottom = LEFT + across * len(sets), TOP + down * len(partitions)
     body = [_words(LEFT, 14, "start", "when each partition is in memory")]
     for row, partition in enumerate(partitions):
@@ -33,7 +34,7 @@ def picture(sets: Sequence[Set]) -> str:
             body.append(_words(LEFT - 6, top + down / 2 + 4, "end", str(partition)))
         for first, last in times[partition]:
             body.append(
-                f'<rect x="{LEFT + across * first:.1f}" y="{top + 0.5:.1f}" width="{across * (last - first + 1) - 0.5:.1f}" '
+                f'<rect x="{LEFT + across * first:.2f}" y="{top + 0.5:.1f}" width="{across * (last - first + 1) - gap:.2f}" '
                 f'height="{down - 1:.1f}" fill="{BAR}"><title>partition {partition}: {_sets(first, last)}</title></rect>'
             )
     body.append(f'<path d="M{LEFT:.1f} {bottom + 2:.1f}H{right:.1f}" stroke="{RULE}"/>')

@@ -15,7 +15,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Checkpoint:
     changes: list[dict[str, Any]] = field(default_factory=list)  # settings with which it went on, with "after_epoch"
     storage: dict[str, Any] = field(default_factory=dict)  # the files of learned rows; empty if these are in memory
     part: dict[str, Any] = field(default_factory=dict)  # the mini-batches that the next epoch has done; empty: none
+    is_last: bool = True  # False if it was read from the file of the best epoch, because the last one is not whole
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:
@@ -55,7 +56,8 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> N
     Raises:
         CheckpointError: If the disk is full or the directory cannot be written. The previous checkpoint stays as it was.
     """
-    content = {"format": FORMAT, **{item.name: getattr(checkpoint, item.name) for item in fields(checkpoint)}}
+    kept = [item.name for item in fields(checkpoint) if item.name != "is_last"]
+    content = {"format": FORMAT, **{name: getattr(checkpoint, name) for name in kept}}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(directory / LAST, lambda stream: torch.save(content, stream))
@@ -91,7 +93,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
         if damaged:
             warnings.warn(f"{', '.join(map(str, damaged))} is damaged; continuing from {path}", stacklevel=2)
         _check_identity(path, checkpoint.identity, identity)
-        return checkpoint
+        return replace(checkpoint, is_last=path.name == LAST)
     if damaged:
         reasons = "; ".join(map(str, damaged.values()))
         raise CheckpointError(

@@ -333,7 +333,7 @@ class Learner:
             put_aside(directory)
             return state
         _check_epochs(directory, checkpoint, config.epochs)
-        if checkpoint.epoch == checkpoint.stopping["best_epoch"] and not checkpoint.part:
+        if checkpoint.is_last and checkpoint.epoch == checkpoint.stopping["best_epoch"] and not checkpoint.part:
             keep_as_best(directory)  # the earlier run was killed between its two renames
         self._restore(checkpoint.weights)
         self._resume_storage(checkpoint.storage)

@@ -27,7 +27,7 @@ from lotan.storage.buffer import PartitionBuffer
 from lotan.storage.folder import written
 from lotan.storage.placement import Placement
 from lotan.storage.row_files import RowFiles, Versions, versions_of
-from lotan.training.checkpoint import LAST, check_identity
+from lotan.training.checkpoint import BEST, LAST, check_identity
 from lotan.training.learner import Learner, Weights
 
 CHECKPOINT = "checkpoint.txt"
@@ -184,7 +184,7 @@ def _check_rows(folder: Path, config: TrainerConfig) -> None:
     """Refuse to overwrite rows that are those of another run's checkpoint."""
     place = folder / CHECKPOINT
     known = place.read_text() if place.exists() else ""
-    if known and known != _owner(config) and (Path(known) / LAST).exists():
+    if known and known != _owner(config) and any((Path(known) / name).exists() for name in (LAST, BEST)):
         raise StorageError(
             f"{folder} has the learned rows of the checkpoint in {known}, which this run would overwrite; name another folder "
             "with storage_dir, or remove that checkpoint"
@@ -198,7 +198,7 @@ def _claim_rows(folder: Path, config: TrainerConfig) -> None:
 
 
 def _owner(config: TrainerConfig) -> str:
-    return "" if config.checkpoint_dir is None else str(Path(config.checkpoint_dir).absolute())
+    return "" if config.checkpoint_dir is None else str(Path(config.checkpoint_dir).resolve())
 
 
 def _write_first(

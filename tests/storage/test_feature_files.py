@@ -34,6 +34,18 @@ def test_damaged_features_are_written_again(tmp_path: Path, name: str, damage: s
     assert not open_features(tmp_path, features, PLACEMENT)[1]
 
 
+def test_features_of_another_graph_are_refused_and_stay(tmp_path: Path) -> None:
+    features = StoredFeatures(np.ones((12, 3), dtype=np.float32), None, "digest")
+    open_features(tmp_path, features, PLACEMENT)
+    for other, placement in (
+        (StoredFeatures(features.rows, None, "another"), PLACEMENT),
+        (features, Placement(12, 4, seed=1)),
+    ):
+        with pytest.raises(StorageError, match="holds the features of another graph, or of other partitions"):
+            open_features(tmp_path, other, placement)
+    assert not open_features(tmp_path, features, PLACEMENT)[1]
+
+
 def test_features_that_change_during_a_run_are_an_error_that_the_next_run_mends(tmp_path: Path) -> None:
     features = StoredFeatures(np.ones((12, 3), dtype=np.float32), None, "digest")
     files, _ = open_features(tmp_path, features, PLACEMENT)

@@ -10,6 +10,7 @@ import textwrap
 import pytest
 import torch
 
+import lotan
 from lotan.files import write_atomically
 from lotan.training import checkpoint as module
 from lotan.training.checkpoint import (
@@ -94,7 +95,7 @@ def test_damaged_last_falls_back_on_best(tmp_path: pathlib.Path, length: int) ->
     with pytest.warns(UserWarning, match="damaged"):
         loaded = load_checkpoint(tmp_path, IDENTITY)
     assert loaded is not None
-    assert loaded.epoch == 1
+    assert (loaded.epoch, loaded.is_last) == (1, False)
     (tmp_path / BEST).unlink()
     with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read") as caught:
         load_checkpoint(tmp_path, IDENTITY)
@@ -185,3 +186,22 @@ def test_an_earlier_run_is_put_aside(tmp_path: pathlib.Path) -> None:
         put_aside(tmp_path)
     assert os.listdir(tmp_path) == [PREVIOUS]
     assert load_checkpoint(tmp_path, IDENTITY) is None
+
+
+def test_a_run_that_goes_on_from_the_best_epoch_keeps_its_file(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged last checkpoint must not become the best one."""
+
+    def trained(epochs: int, resume: bool) -> lotan.Run:
+        torch.manual_seed(0)
+        graph, model = lotan.datasets.generate(60, 240, 6, 3), lotan.nn.GCN(6, 4, 2, 3)
+        given = {"engine": "local", "checkpoint_dir": tmp_path, "progress": False, "optimizer": lotan.Adam(lr=0.0)}
+        return lotan.Trainer(model, graph, epochs=epochs, resume=resume, **given).fit()
+
+    trained(2, resume=False)  # with no step, the first epoch stays the best one
+    assert (tmp_path / BEST).read_bytes() != (tmp_path / LAST).read_bytes()
+    (tmp_path / LAST).write_bytes(b"cut short")
+    monkeypatch.setattr("lotan.training.learner.keep_as_best", lambda directory: pytest.fail("best.pt is replaced"))
+    with pytest.warns(UserWarning, match="damaged"):
+        assert len(trained(3, resume=True).history) == 3

@@ -17,9 +17,12 @@ from lotan.engines.local import topology
 from lotan.errors import ConfigurationError
 from lotan.graph import edges_in_files
 from lotan.memory import mapped
+from lotan.memory.limit import MemoryLimit
 from lotan.memory.mapped import MappedMemory, rows_at
 from lotan.training.learner import weights_of
+from planner.estimate import column_bytes
 from planner.footprint import Footprint
+from planner.local_memory import reads_edges_in_parts
 
 VERTICES, EDGES, WIDTH, CLASSES = 120, 900, 6, 3
 
@@ -140,8 +143,12 @@ def test_columns_that_are_computed_once_lie_in_files(tmp_path: Path, small_parts
     graph = lotan.Graph.read(tmp_path)
     job = lotan.Trainer(MODELS["hoisted"][0](), graph, regime=lotan.MiniBatch(7, ("all", "all")), engine="local").job
     assert job.batch is not None
-    plan = job.batch.plan
+    plan, config = job.batch.plan, lotan.TrainerConfig(engine="local", regime=lotan.MiniBatch(7, ("all", "all")))
     assert plan.hoisted
+    once = sum(column_bytes(column, job.statistics) for column in plan.hoisted)
+    evaluated = MemoryLimit.of(config).needs(job.traits, job.plan, job.statistics, None)
+    assert job.needs(config).on_disk == evaluated.on_disk + once
+    assert reads_edges_in_parts(plan.only_preparing), "it does not hold all edges at one time"
     batches = Batches(graph.in_files(), plan, lotan.MiniBatch(7, ("all", "all")), epochs=1, in_files=True)
     try:
         held = {name: MappedMemory().holds(column) for name, column in batches._loader._static.items()}

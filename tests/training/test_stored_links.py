@@ -299,6 +299,9 @@ def test_rows_of_the_checkpoint_of_another_run_are_not_overwritten(tmp_path: Pat
         trainer(storage_dir=elsewhere, checkpoint_dir=checkpoints, resume=True).fit()
     trainer(storage_dir=elsewhere, epochs=1).fit()  # the checkpoint's rows are not there
     assert len(trainer(storage_dir=parts, checkpoint_dir=checkpoints, resume=True).fit().history) == EPOCHS
+    link = tmp_path / "link"
+    link.symlink_to(checkpoints)
+    assert len(trainer(storage_dir=parts, checkpoint_dir=link, resume=True).fit().history) == EPOCHS
     moved = checkpoints.rename(tmp_path / "moved")
     assert len(trainer(storage_dir=parts, checkpoint_dir=moved, resume=True, epochs=5).fit().history) == 5
     shutil.rmtree(moved)
