@@ -108,7 +108,8 @@ class MemoryLimit:
 
     def described(self, needs: Footprint) -> str:
         """Return the estimate and the limit in words, for explain and a run's first line."""
-        estimate = f"{memory(needs.peak)} estimated for the {needs.engine} engine, all processes of this host together"
+        without = ", without a limit" if self.bytes is not None and needs.peak > self.bytes else ""
+        estimate = f"{memory(needs.peak)} estimated for the {needs.engine} engine{without}, all processes of this host together"
         if self.bytes is None:
             return estimate
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""

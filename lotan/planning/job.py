@@ -16,6 +16,7 @@ from lotan.links.memory import ScoreSizes
 from lotan.links.pairs import SCORES
 from lotan.memory.limit import Advice, MemoryLimit, check_fits
 from lotan.planning.advice import advice_on_batches, advice_on_processes
+from lotan.planning.drawing import preparing_seconds
 from lotan.planning.link_seconds import NO_LINKS, LinkSeconds
 from lotan.settings.config import TrainerConfig
 from lotan.settings.regimes import BATCHES_AHEAD, MiniBatch
@@ -133,7 +134,19 @@ class Job:
         drawing = self.batch.options.sampling.drawing_seconds if self.batch.options.sampling is not None else 0.0
         in_parts = self.in_parts
         making = 0.0 if in_parts is None else in_parts.making_seconds
-        return sampling.batches * self.batch.seconds + drawing + self.link_seconds.scoring + making
+        return sampling.batches * (self.batch.seconds + self._preparing) + drawing + self.link_seconds.scoring + making
+
+    @property
+    def _preparing(self) -> float:
+        """The estimated seconds in which this process prepares a batch; 0 for one without neighbours."""
+        assert self.batch is not None
+        sampling = self.planned.options.sampling
+        if sampling is None or not (sampling.fanouts and self.traits.in_process):
+            return 0.0
+        row = sum(row_bytes(column) for column in self.batch.plan.static_columns)
+        division = None if self.in_parts is None else self.in_parts.division
+        share = 1.0 if division is None else division.capacity / division.partitions
+        return preparing_seconds(self.batch.statistics, row, share)
 
     @property
     def validation(self) -> int:

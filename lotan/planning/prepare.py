@@ -25,7 +25,7 @@ from lotan.engines.choice import (
     slow_choice,
 )
 from lotan.engines.opening import placed
-from lotan.errors import GraphError
+from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.graph import Graph
 from lotan.graph.labels import class_notes
 from lotan.graph.seen_labels import with_seen_labels
@@ -62,6 +62,9 @@ from planner.neighbours import most_in_edges
 from planner.regime import Sampling
 from planner.spec import Spec
 from planner.statistics import Statistics
+
+READ_FIRST = 0.8
+"""The share of the estimated least limit from which a graph is read before a limit is refused."""
 
 Found = TypeVar("Found")
 
@@ -344,19 +347,48 @@ def foreseen(
     # the kind of loss does not change the memory
     loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0, further=evaluate.further)
     regime = config.regime
+    limit = MemoryLimit.of(config).bytes
     if not isinstance(regime, MiniBatch):
-        return plan_for(train, evaluate, loss, graph, config, statistics, None, limited, alone)[-1]
+        given = train, evaluate, loss, graph, config, statistics, None
+        engine, _, needs = plan_for(*given, False, alone)
+        if limited and _far_below(limit, needs, engine):
+            with _before_reading(engine):
+                plan_for(*given, True, alone)
+        return needs
     # the number of training vertices is not known yet, and so what batches need is checked once more later
     sampling = Sampling(regime.batch_size, tuple(regime.fanouts), statistics.vertices, both=draws_both(train))
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config, statistics, sampling, False, alone)
-    limit = MemoryLimit.of(config).bytes
     if limit is None or not limited:
         return needs
     job = Job(graph, train, evaluate, loss, statistics, planned, engine)
-    if needs.least > limit:  # the error counts batches and partitions at once
+    if _far_below(limit, needs, engine):  # the error counts batches and partitions at once
         refuse = refuse_foreseen if regime.is_stored else with_batches
-        refuse(job, sampling, config)
+        with _before_reading(engine):
+            refuse(job, sampling, config)
     return needs if regime.is_stored else replace(job, batch=plan_of_batch(job, sampling, config)).needs(config)
+
+
+def _far_below(limit: int | None, needs: Footprint, engine: EngineChoice) -> bool:
+    """Return True if a limit is so low that it will not do, whatever is read of the graph.
+
+    A graph that this process reads is read part by part. What it needs exactly is known then: a little less, if few of its
+    vertices are trained on.
+    """
+    share = READ_FIRST if ENGINES[engine.name].in_process else 1.0
+    return limit is not None and limit < share * needs.least
+
+
+@contextmanager
+def _before_reading(engine: EngineChoice) -> Iterator[None]:
+    """Say in the error about a limit that it was estimated before the graph was read."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if not ENGINES[engine.name].in_process:
+            raise
+        raise ConfigurationError(
+            f"{error}. This is estimated before the graph is read; somewhat less may do, if few vertices are trained on"
+        ) from None
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:

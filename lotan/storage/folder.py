@@ -63,7 +63,8 @@ def claimed_storage(folder: Path | None, only_reads: bool = False) -> Iterator[P
         for place in {nearest(None), nearest(folder), nearest(folder.absolute().parent)}:
             remove_stale(place)
         written(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
-        _check_ours(folder)
+        if (taken := _taken(folder)) is not None:
+            raise StorageError(f"{taken}; name another folder with storage_dir")
     try:
         descriptor, shared = written(folder, lambda: _opened(folder, only_reads))
         try:
@@ -79,16 +80,14 @@ def claimed_storage(folder: Path | None, only_reads: bool = False) -> Iterator[P
             own.close()
 
 
-def _check_ours(folder: Path) -> None:
-    """Refuse a folder that has files of the user's own with the names of those of a storage."""
-    if (folder / HELD).exists() or read_manifest(folder / MANIFEST) is not None:
-        return
+def _taken(folder: Path) -> str | None:
+    """Return which file of the user's own has the name of one of a storage, in words; None: there is no such file."""
+    if not os.path.isdir(folder) or (folder / HELD).exists() or read_manifest(folder / MANIFEST) is not None:
+        return None
     for name in (MANIFEST, EDGES, OTHERS, f"{FEATURES}.json", FEATURES, ROWS):
         if os.path.lexists(folder / name):
-            raise StorageError(
-                f"{folder / name} is there, and no run has written it, so partitions would overwrite a file of yours; name "
-                "another folder with storage_dir"
-            )
+            return f"{folder / name} is there, and no run has written it, so partitions would overwrite a file of yours"
+    return None
 
 
 def _opened(folder: Path, only_reads: bool) -> tuple[int, bool]:
@@ -177,6 +176,8 @@ def refusal(folder: Path | None, size: int, only_reads: bool = False) -> str | N
     below = () if folder is None else folder.absolute().relative_to(place).parts
     if below and os.path.lexists(place / below[0]):
         return f"{place / below[0]} is no folder"
+    if folder is not None and (taken := _taken(folder)) is not None:
+        return taken
     kind, free = file_system(place), shutil.disk_usage(place).free
     if kind in IN_MEMORY:
         return f"{place} is itself in memory ({kind})"

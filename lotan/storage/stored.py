@@ -11,6 +11,7 @@ from lotan.storage.divided import division_entries
 from lotan.storage.edge_readers import OTHER, LinkReader, Summary
 from lotan.storage.feature_files import StoredFeatures
 from lotan.storage.row_files import GENERATIONS
+from planner.explain.sizes import counted
 from planner.footprint import Footprint
 from planner.orders.disk import LINK_SECONDS
 from planner.orders.division import Division, Sizes
@@ -73,7 +74,7 @@ class Stored:
             columns="rows and features" if sizes.features else "rows",
             edges="links",
             sets=order.sets,
-            examples=tuple(f"{len(buckets)} buckets" for buckets in order.buckets),
+            examples=tuple(counted(len(buckets), "bucket") for buckets in order.buckets),
             least_swaps=least_swaps(division.groups, max(1, division.capacity // division.group)) * division.group,
             read_bytes=turned_bytes(sizes.buffered // sizes.vertices, sizes.vertices, order.sets, partitions, held),
             edge_bytes=sizes.links + edges,

@@ -161,7 +161,7 @@ class Division:
         return f"{self.order}(partitions={self.partitions}, buffer={self.capacity}{groups})"
 
     def __str__(self) -> str:
-        groups = f", in {self.groups} groups" if self.order == "comet" else ""
+        groups = f", in {self.groups} group{'s' * (self.groups > 1)}" if self.order == "comet" else ""
         return f"{self.order}, {self.capacity} of {self.partitions} partitions in memory{groups}"
 
 

@@ -13,7 +13,7 @@ from lotan.cli import main
 from lotan.errors import StorageError
 from lotan.hosts.local_folder import STORAGE
 from lotan.storage import folder as folders
-from lotan.storage.folder import beside_storage, claimed_storage, nearest, refusal, remote_notes
+from lotan.storage.folder import HELD, beside_storage, claimed_storage, nearest, refusal, remote_notes
 
 
 def trainer(place: Path) -> lotan.Trainer:
@@ -57,6 +57,7 @@ def test_too_little_room_and_a_folder_that_cannot_be_written_are_known_before(
     assert refusal(tmp_path, 100) is None
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=50))
     assert "has 50 B left for 100 B" in (refusal(tmp_path / "new", 100) or "")
+    (tmp_path / HELD).touch()  # the folder is a storage
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "0.0.bin").write_bytes(b"." * 60)
     (tmp_path / "of-somebody-else").write_bytes(b"." * 60)
@@ -69,6 +70,7 @@ def test_too_little_room_and_a_folder_that_cannot_be_written_are_known_before(
 @pytest.mark.parametrize("name", ["manifest.json", "edges.bin", "held.bin", "features.json", "features", "rows"])
 def test_files_of_the_user_with_such_names_stay(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text('{"name": "mine"}')
+    assert f"{name} is there, and no run has written it" in str(refusal(tmp_path, 1)), "explain says it too"
     with pytest.raises(StorageError, match=f"{name} is there, and no run has written it"), claimed_storage(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == [name]
