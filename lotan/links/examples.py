@@ -29,6 +29,7 @@ from lotan.graph.row_keys import edge_keys, vertex_keys
 from lotan.graph.sorted_edges import packed
 from lotan.links.splits import DrawnSplits
 from lotan.settings.tasks import LinkPrediction
+from planner.explain.sizes import counted
 from planner.spec import SPLITS
 
 Positions = NDArray[np.int64]
@@ -329,7 +330,7 @@ def _check_splits(links: Links, ids: Ids) -> None:
         one, other = order[twice[0]], order[twice[0] + 1]
         relation = "" if links.relation is None else f", relation {links.names[used.numbers[one]]!r}"
         raise GraphError(
-            f"edges.split: {len(twice):,} links are in two splits (for example {shown(ids[used.src[one]])} -> "
+            f"edges.split: {counted(len(twice), 'link')} in two splits (for example {shown(ids[used.src[one]])} -> "
             f"{shown(ids[used.dst[one]])}{relation}: {SPLITS[used.split[one]]!r} and {SPLITS[used.split[other]]!r}). Keep one of "
             "them: the model would be asked what it has seen."
         )

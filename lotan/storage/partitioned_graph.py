@@ -40,6 +40,7 @@ from lotan.storage.folder import (
 )
 from lotan.storage.placement import ExamplesFirst, Placement
 from lotan.storage.row_files import Moved
+from planner.explain.sizes import counted
 from planner.orders.order import Bucket
 from planner.spec import SPLITS
 
@@ -341,8 +342,8 @@ def _refuse_twice(twice: Records, placement: Placement, ids: Ids, splits: str) -
     if len(twice):
         src, dst = (ids[placement.rows(twice[:1, column].astype(np.int64))[0]] for column in (0, 1))
         raise GraphError(
-            f"edges.split: {len(twice):,} links are in {splits} (for example {shown(src)} -> {shown(dst)}). Keep one of them: "
-            "the model would be asked what it has seen."
+            f"edges.split: {counted(len(twice), 'link')} in {splits} (for example {shown(src)} -> {shown(dst)}). Keep one of "
+            "them: the model would be asked what it has seen."
         )
 
 

@@ -331,7 +331,7 @@ BAD_GRAPHS = {
     "a link twice": (
         bad(src=np.r_[columns(0)["src"][:-1], 3, 3], dst=np.r_[columns(0)["dst"][:-1], 3, 3],
             relation=np.r_[columns(0)["relation"][:-1], ["a", "a"]], edge_split=np.r_[columns(0)["edge_split"][:-1], 0, 2]),
-        "1 links are in two splits .for example 3 -> 3, relation 'a': 'train' and 'test'",
+        "1 link in two splits .for example 3 -> 3, relation 'a': 'train' and 'test'",
     ),
     "unknown ends": (bad(src=np.r_[columns(0)["src"][:-1], 99]), "99"),
 }  # fmt: skip
@@ -345,7 +345,7 @@ def test_bad_links_are_refused_before_the_first_batch(given: lotan.Graph, error:
 
 def test_the_reverse_of_a_link_is_the_same_link_where_edges_are_undirected() -> None:
     given = lotan.Graph.from_arrays(np.zeros((3, 2)), [0, 1, 1], [1, 2, 0], edge_split=[0, 0, 2], undirected=True)
-    with pytest.raises(GraphError, match="1 links are in two splits"):
+    with pytest.raises(GraphError, match="1 link in two splits"):
         link_graph(given, lotan.LinkPrediction())
 
 
