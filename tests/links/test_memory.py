@@ -70,7 +70,7 @@ def test_the_estimate_counts_scores_and_a_limit_makes_them_fewer_or_is_refused(r
     without = job.needs(lotan.TrainerConfig()).peak - job.scored.bytes(SCORES)
     assert job.planned.options.peak_bytes == without + job.scored.bytes(SCORES)
     assert job.scored.bytes(SCORES) > 100 * MIB
-    with pytest.raises(ConfigurationError, match=r"memory_limit is 10m .*needs at least") as refused:
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 10m, .*needs at least") as refused:
         prepared(regime=regime, memory_limit="10m").job  # noqa: B018
     least = re.search(r"needs at least (\d+m)", str(refused.value))[1]
     with pytest.raises(ConfigurationError, match="needs at least"):
