@@ -143,10 +143,9 @@ class Job:
         sampling = self.planned.options.sampling
         if sampling is None or not (sampling.fanouts and self.traits.in_process):
             return 0.0
-        row = sum(row_bytes(column) for column in self.batch.plan.static_columns)
         division = None if self.in_parts is None else self.in_parts.division
         share = 1.0 if division is None else division.capacity / division.partitions
-        return preparing_seconds(self.batch.statistics, row, share)
+        return preparing_seconds(self.batch.statistics, _row_bytes(self.batch), share)
 
     @property
     def validation(self) -> int:
@@ -217,8 +216,7 @@ class Job:
                 found = replace(found, on_disk=found.on_disk + hoisted)
             found = replace(found, peak=found.peak + held, least=least, in_memory=in_memory, alone=False)
             if not self.traits.in_process:
-                row = sum(row_bytes(column) for column in self.batch.plan.static_columns)
-                rows = limit.rows_kept(row, self.statistics.vertices, self.batch.statistics.vertices)
+                rows = limit.rows_kept(_row_bytes(self.batch), self.statistics.vertices, self.batch.statistics.vertices)
                 found = replace(found, peak=found.peak + rows)  # their share is in the least limit already
             if isinstance(regime, MiniBatch) and regime.is_fixed and self.planned.options.sampling is not None:
                 one = (
@@ -277,6 +275,11 @@ def described_memory(job: Job, config: TrainerConfig, planned_again: Callable[[T
             f"in workers, to which Spark sends whole batches; engine {job.engine.name}: {job.engine.reason}"
         )
     return replace(job, planned=planned, batch=job.batch.described(**said))
+
+
+def _row_bytes(batch: Planned) -> int:
+    """Return the bytes of a vertex's static columns, of which a batch has the rows of its vertices."""
+    return sum(row_bytes(column) for column in batch.plan.static_columns)
 
 
 def _files_read(job: Job) -> str:

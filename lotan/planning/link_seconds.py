@@ -12,7 +12,7 @@ SCORE_OPERATIONS = 3  # operations on each score: the exponent, its sum, and the
 STEP_OPERATIONS = 4  # on each number of a row and its state: read, summed, changed, written
 
 BATCH_SECONDS = 6.5e-3
-"""Of a batch of links, whatever its size: some hundred operators that begin. Measured on two cores."""
+"""The seconds that a batch of links takes whatever its size: some hundred operators begin. Measured on two cores."""
 
 # Measured on two cores, with 20,000 and 100,000 vertices and rows of 16 to 128 numbers.
 RANK_PRODUCTS = 4.0  # products of few rows with many take so many times the seconds of large ones

@@ -249,7 +249,7 @@ def written_again(damage: str | None, write: Callable[[], T]) -> T:
     """Return the result of a function that writes storage, perhaps because some was damaged.
 
     Args:
-        damage: What was damaged, in words, for an error; None: there was nothing.
+        damage: The damage that was found, in words, for an error; None: there was none.
         write: The function.
 
     Raises:

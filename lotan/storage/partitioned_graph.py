@@ -57,7 +57,7 @@ class PartitionedGraph:
         summary: The sizes and the relations.
         offsets: The first record of each bucket, and the number of all; bucket (a, b) is at a * partitions + b.
         checksums: The checksum of each bucket, and that of the links of other splits.
-        mended: What was damaged and has been written again, in words; "": nothing was.
+        mended: The damage that was mended by writing again, in words; "": there was none.
     """
 
     folder: Path

@@ -41,9 +41,7 @@ def explain(
         PlanError: If the format or the stage is unknown.
     """
     check_form(format, stage)
-    if format == "html":
-        return _html(planned, stage, measured, below)
-    return _EXPLAIN[format](planned, stage, measured)
+    return _EXPLAIN[format](planned, stage, measured, below)
 
 
 def compare(
@@ -77,15 +75,15 @@ def check_form(format: str, stage: str) -> None:
         raise PlanError(f"explain knows no format {format!r}; expected one of {', '.join(FORMATS)}")
 
 
-def _text(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
+def _text(planned: Planned, stage: PlanStage, measured: Measured | None, below: str) -> str:
     return as_text(planned, stage)
 
 
-def _json(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
+def _json(planned: Planned, stage: PlanStage, measured: Measured | None, below: str) -> str:
     return json.dumps(as_data(planned, stage, measured=measured), indent=2)
 
 
-def _mermaid(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
+def _mermaid(planned: Planned, stage: PlanStage, measured: Measured | None, below: str) -> str:
     return mermaid(diagrams(graphs_data(planned, stage)))
 
 
@@ -96,10 +94,11 @@ def _html(planned: Planned, stage: PlanStage, measured: Measured | None, below: 
     return page(data, planned.options.traits, diagrams(data), others, below)
 
 
-_EXPLAIN: dict[Format, Callable[[Planned, PlanStage, Measured | None], str]] = {  # beside "html"
+_EXPLAIN: dict[Format, Callable[[Planned, PlanStage, Measured | None, str], str]] = {
     "text": _text,
     "json": _json,
     "mermaid": _mermaid,
+    "html": _html,
 }
 _COMPARE: dict[Format, Callable[[Named, Named, PlanStage], str]] = {
     "text": compare_text,
